@@ -1,0 +1,1 @@
+"""The controller role: inheritance, class status, protection; one leader at a time."""

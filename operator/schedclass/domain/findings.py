@@ -1,0 +1,81 @@
+"""One vocabulary for what the operator has to say.
+
+A finding feeds conditions, Events, admission denials and warnings, metric labels, logs and the
+command line alike, so that a reason read in one place can be searched for in every other.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """How a finding is to be taken; the values are the Event types of Kubernetes plus `Error`."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+    ERROR = "Error"
+
+
+class Reason(StrEnum):
+    """Machine-readable reasons, one CamelCase word each, stable: alert rules search for them."""
+
+    # SchedulingClass conditions
+    AVAILABLE = "Available"
+    VALID = "Valid"
+    INVALID_SPEC = "InvalidSpec"
+    NODES_MATCHED = "NodesMatched"
+    NO_MATCHING_NODES = "NoMatchingNodes"
+    ALL_NODES_CORDONED = "AllNodesCordoned"
+    REFERENCED_BY_NAMESPACES = "ReferencedByNamespaces"
+    UNREFERENCED = "Unreferenced"
+    DELETING = "Deleting"
+    NOT_EVALUATED = "NotEvaluated"
+
+    # Warnings about a legal class
+    EMPTY_TERM = "EmptyNodeSelectorTerm"
+    SELF_ASSIGNABLE_LABELS = "SelfAssignableLabels"
+
+    # Inheritance
+    CLASS_INHERITED = "ClassInherited"
+    OVERRIDE_IGNORED = "OverrideIgnored"
+    PARENT_MISSING = "ParentMissing"
+    NAMESPACE_EXCLUDED = "NamespaceExcluded"
+    LABEL_CONTESTED = "LabelContested"
+
+    # Admission
+    CLASS_APPLIED = "ClassApplied"
+    ALREADY_RIGHT = "AlreadyRight"
+    NOT_PINNED = "NotPinned"
+    CLASS_NOT_FOUND = "ClassNotFound"
+    CLASS_UNKNOWN = "ClassUnknown"
+    NODE_NOT_ALLOWED = "NodeNotAllowed"
+    NODE_ALLOWED = "NodeAllowed"
+    MIRROR_POD = "MirrorPod"
+    DAEMON_SET_EXEMPT = "DaemonSetExempt"
+    NOT_MUTABLE = "NotMutable"
+    MALFORMED_REVIEW = "MalformedReview"
+
+    # Deletion
+    DELETION_BLOCKED = "DeletionBlocked"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing worth saying about one object.
+
+    Attributes:
+        reason: what kind of finding, from the catalogue above.
+        message: one sentence for a person: what, by which rule or ancestor, and how to go on.
+        severity: Normal, Warning (accepted, but act on it) or Error (refused).
+        path: the field it is about, as the API server writes it, e.g.
+            `spec.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution`; empty for none.
+    """
+
+    reason: Reason
+    message: str
+    severity: Severity = Severity.WARNING
+    path: str = field(default="")
+
+    def __str__(self) -> str:
+        """The message with the field before it, as admission answers show it."""
+        return f"{self.path}: {self.message}" if self.path else self.message

@@ -1,0 +1,1 @@
+"""What operators of the operator look at: metrics, logs, probes."""

@@ -1,0 +1,1 @@
+"""Certificates of the webhook: made, published, rotated, served."""

@@ -1,0 +1,1 @@
+"""The webhook role: admission reviews answered from memory."""
