@@ -41,6 +41,7 @@ class Reason(StrEnum):
     PARENT_MISSING = "ParentMissing"
     NAMESPACE_EXCLUDED = "NamespaceExcluded"
     LABEL_CONTESTED = "LabelContested"
+    INVALID_REQUEST = "InvalidRequest"
 
     # Admission
     CLASS_APPLIED = "ClassApplied"

@@ -1,0 +1,248 @@
+"""Which class applies to a namespace, and what must stand on the namespace for it.
+
+The rule, root-most first: the request of the first ancestor-or-self that has one decides for all
+below. A child cannot override, and a parent that is gone never means that the class is taken off.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from schedclass.domain import names
+from schedclass.domain.findings import Finding, Reason, Severity
+from schedclass.domain.namespaces import Namespace, is_writable_class_name
+from schedclass.domain.tree import NamespaceTree
+
+
+@dataclass(frozen=True, slots=True)
+class Effective:
+    """The class that applies to one namespace and where it comes from.
+
+    Attributes:
+        class_name: the effective class, None for no class.
+        origin: the namespace whose request decides; the namespace itself for its own request.
+        origin_uid: uid of the origin at the time of the decision; empty when unknown.
+        own_request: what the namespace itself asks for, in force or not.
+        kept: the class is kept from before because its origin is gone.
+    """
+
+    class_name: str | None = None
+    origin: str = ""
+    origin_uid: str = ""
+    own_request: str | None = None
+    kept: bool = False
+
+
+def own_request(ns: Namespace) -> str | None:
+    """What a namespace asks for itself, whatever its ancestors say.
+
+    In this order: a label that somebody wrote over the inherited one (it is younger than the wish
+    that was set aside then), the wish kept in the annotation, a label that was not inherited.
+    A Tenant object, where that API is served, will come before all of them.
+
+    Returns:
+        A class name that can stand in a label, or None. A wish that cannot is ignored here and
+        reported by `findings`.
+    """
+    inherited = ns.inherited_from is not None
+    if inherited and ns.inherited_class and ns.label and ns.label != ns.inherited_class:
+        return ns.label
+    if ns.requested is not None and is_writable_class_name(ns.requested):
+        return ns.requested
+    return None if inherited else ns.label
+
+
+def kept_class(tree: NamespaceTree, ns: Namespace) -> str | None:
+    """The class `ns` inherited from an ancestor that is gone, which it must not lose by that.
+
+    The origin is gone when no namespace has its name, when one was re-created under that name with
+    another uid, or when the link to it broke: every owner of kind Namespace vanished, or no parent
+    is left at all (garbage collection with orphaning removes the reference itself). A namespace
+    that was moved under another living parent is not kept: it follows the new one.
+    """
+    if ns.inherited_from is None:
+        return None
+    origin = tree.get(ns.inherited_from)
+    replaced = (
+        origin is not None
+        and ns.inherited_from_uid is not None
+        and origin.uid != ns.inherited_from_uid
+    )
+    cut_off = tree.has_dangling_owner(ns) or tree.parent_of(ns) is None
+    if origin is None or replaced or cut_off:
+        return ns.inherited_class or ns.label
+    return None
+
+
+def effective_class(tree: NamespaceTree, ns: Namespace) -> Effective:
+    """Decide for `ns`, which need not be in the tree itself (a namespace under review).
+
+    Only ancestors are looked up in `tree`. Cost: the depth of the tree.
+    """
+    if ns.name in tree.excluded:
+        return Effective()
+    own = own_request(ns)
+    for member in _root_first(tree, ns):
+        kept = kept_class(tree, member)
+        request = kept or own_request(member)
+        if request is None or member.name in tree.excluded:
+            continue
+        if member.name != ns.name:
+            return Effective(request, member.name, member.uid, own)
+        if kept is None:
+            return Effective(own, ns.name, ns.uid, own)
+        return Effective(kept, ns.inherited_from or "", ns.inherited_from_uid or "", own, kept=True)
+    return Effective()
+
+
+def _root_first(tree: NamespaceTree, ns: Namespace) -> list[Namespace]:
+    """The ancestors of `ns` and itself, the one that decides first.
+
+    A chain that runs into a cycle has no root. So that all members of the cycle agree and none is
+    unpinned by it, its members stand in for the root in the order of their names.
+    """
+    members = [ns, *tree.ancestors(ns)]
+    closing = tree.parent_of(members[-1])
+    start = next((i for i, member in enumerate(members) if member.name == closing), len(members))
+    cycle = sorted(members[start:], key=lambda member: member.name)
+    return [*cycle, *members[:start][::-1]]
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceKeys:
+    """Our keys on a namespace, present (a value) or absent (None)."""
+
+    label: str | None
+    enforced: bool
+    inherited_from: str | None
+    inherited_class: str | None
+    inherited_from_uid: str | None
+    requested: str | None
+
+    @classmethod
+    def of(cls, ns: Namespace) -> "NamespaceKeys":
+        """What stands on `ns` now."""
+        return cls(
+            ns.label,
+            ns.enforced,
+            ns.inherited_from,
+            ns.inherited_class,
+            ns.inherited_from_uid,
+            ns.requested,
+        )
+
+    def labels(self) -> dict[str, str | None]:
+        """Label keys and values, None for absent."""
+        return {names.CLASS_KEY: self.label, names.ENFORCED: "true" if self.enforced else None}
+
+    def annotations(self) -> dict[str, str | None]:
+        """Annotation keys and values, None for absent."""
+        return {
+            names.INHERITED_FROM: self.inherited_from,
+            names.INHERITED_CLASS: self.inherited_class,
+            names.INHERITED_FROM_UID: self.inherited_from_uid,
+            names.REQUESTED_CLASS: self.requested,
+        }
+
+
+def desired_keys(
+    ns: Namespace, effective: Effective, *, class_exists: bool | None
+) -> NamespaceKeys:
+    """What must stand on `ns`.
+
+    Args:
+        ns: the namespace as read.
+        effective: the decision for it.
+        class_exists: whether the effective class exists; None when that is not known, and then
+            the enforced label stays as it is.
+    """
+    inherited = effective.class_name is not None and effective.origin != ns.name
+    enforced = ns.enforced if class_exists is None else class_exists
+    unusable_wish = ns.requested if not is_writable_class_name(ns.requested or "") else None
+    return NamespaceKeys(
+        label=effective.class_name,
+        enforced=enforced and effective.class_name is not None,
+        inherited_from=effective.origin if inherited else None,
+        inherited_class=effective.class_name if inherited else None,
+        inherited_from_uid=(effective.origin_uid or None) if inherited else None,
+        requested=(effective.own_request if inherited else None) or unusable_wish,
+    )
+
+
+def merge_patch(current: NamespaceKeys, desired: NamespaceKeys) -> dict[str, Any]:
+    """The RFC 7386 merge patch of `metadata` that leads from one to the other.
+
+    Returns:
+        `{"labels": {...}, "annotations": {...}}` with only the keys that differ, null for those to
+        remove; `{}` when nothing differs, so that nothing is written.
+    """
+    patch: dict[str, Any] = {}
+    for field, now, then in (
+        ("labels", current.labels(), desired.labels()),
+        ("annotations", current.annotations(), desired.annotations()),
+    ):
+        changed = {key: then[key] for key in then if then[key] != now[key]}
+        if changed:
+            patch[field] = changed
+    return patch
+
+
+def findings(tree: NamespaceTree, ns: Namespace, effective: Effective) -> tuple[Finding, ...]:
+    """What is worth telling about the namespace: as Events, as admission warnings, in the CLI."""
+    if ns.name in tree.excluded:
+        return _excluded_findings(ns)
+    return tuple(
+        finding
+        for finding in (
+            _unusable_wish(ns),
+            _override_ignored(ns, effective),
+            _parent_missing(effective),
+        )
+        if finding is not None
+    )
+
+
+def _excluded_findings(ns: Namespace) -> tuple[Finding, ...]:
+    if ns.label is None and ns.requested is None:
+        return ()
+    message = (
+        f"namespace {ns.name} is excluded from scheduling classes, so its "
+        f'{names.CLASS_KEY}="{ns.label or ns.requested}" is ignored; remove it'
+    )
+    return (Finding(Reason.NAMESPACE_EXCLUDED, message, path="metadata.labels"),)
+
+
+def _unusable_wish(ns: Namespace) -> Finding | None:
+    if ns.requested is None or is_writable_class_name(ns.requested):
+        return None
+    message = (
+        f'"{ns.requested[:63]}" is no class name and is ignored; '
+        f"set {names.REQUESTED_CLASS} to the name of a SchedulingClass"
+    )
+    return Finding(Reason.INVALID_REQUEST, message, path="metadata.annotations")
+
+
+def _override_ignored(ns: Namespace, effective: Effective) -> Finding | None:
+    wish = effective.own_request
+    if wish is None or wish == effective.class_name or effective.origin == ns.name:
+        return None
+    message = (
+        f'scheduling class "{wish}" is ignored: {effective.origin} sets "{effective.class_name}" '
+        "for all tenants below it"
+    )
+    return Finding(Reason.OVERRIDE_IGNORED, message)
+
+
+def _parent_missing(effective: Effective) -> Finding | None:
+    if not effective.kept:
+        return None
+    message = (
+        f'scheduling class "{effective.class_name}" is kept although {effective.origin}, which '
+        f"gave it, is gone; remove the annotation {names.INHERITED_FROM} to decide anew"
+    )
+    return Finding(Reason.PARENT_MISSING, message)
+
+
+def inherited_finding(effective: Effective) -> Finding:
+    """The Event of a namespace that has just received its ancestor's class."""
+    message = f'scheduling class "{effective.class_name}" is inherited from {effective.origin}'
+    return Finding(Reason.CLASS_INHERITED, message, Severity.NORMAL)
