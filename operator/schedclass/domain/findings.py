@@ -56,6 +56,25 @@ class Reason(StrEnum):
     NOT_MUTABLE = "NotMutable"
     MALFORMED_REVIEW = "MalformedReview"
 
+    # Answers of the admission server that are no verdict on the object
+    UNKNOWN_HANDLER = "UnknownHandler"
+    WRONG_RESOURCE = "WrongResource"
+    METHOD_NOT_ALLOWED = "MethodNotAllowed"
+    REQUEST_TOO_LARGE = "RequestTooLarge"
+    REQUEST_TIMEOUT = "RequestTimeout"
+    INTERNAL_ERROR = "InternalError"
+    ADMITTED = "Admitted"
+    DENIED = "Denied"
+
+    # Serving certificate
+    CERTIFICATE_MISSING = "CertificateMissing"
+    CERTIFICATE_MALFORMED = "CertificateMalformed"
+    CERTIFICATE_KEY_MISMATCH = "CertificateKeyMismatch"
+    CERTIFICATE_EXPIRED = "CertificateExpired"
+    CERTIFICATE_EXPIRES_SOON = "CertificateExpiresSoon"
+    CERTIFICATE_HOST_MISSING = "CertificateHostMissing"
+    CERTIFICATE_UNTRUSTED = "CertificateUntrusted"
+
     # Deletion
     DELETION_BLOCKED = "DeletionBlocked"
 
