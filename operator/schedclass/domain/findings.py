@@ -33,7 +33,10 @@ class Reason(StrEnum):
 
     # Warnings about a legal class
     EMPTY_TERM = "EmptyNodeSelectorTerm"
+    UNMATCHABLE_TERM = "UnmatchableNodeSelectorTerm"
+    NEGATIVE_SELECTOR = "NegativeSelector"
     SELF_ASSIGNABLE_LABELS = "SelfAssignableLabels"
+    UNSUPPORTED_FIELD = "UnsupportedField"
 
     # Inheritance
     CLASS_INHERITED = "ClassInherited"
