@@ -1,0 +1,216 @@
+"""The status of a SchedulingClass, computed from scratch each time.
+
+Conditions follow the API conventions (`metav1.Condition`, KEP-1623) and kstatus: `Ready` is the
+summary, `Stalled` is there only while nothing but an edit of the spec can help, and `InUse` and
+`Compliant` inform without ever making `Ready` false.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from schedclass.domain import names
+from schedclass.domain.findings import Finding, Reason
+from schedclass.domain.nodes import Node, matches_node
+from schedclass.domain.schedulingclass import SchedulingClass
+
+CONDITION_TYPES: Final = ("Ready", "Accepted", "NodesAvailable", "InUse", "Compliant", "Stalled")
+"""Types that the operator owns, in the order in which it adds them."""
+
+MESSAGE_MAX: Final = 32768
+"""Longest message that a condition may have."""
+
+NAMESPACES_SHOWN: Final = 20
+"""How many namespaces a message names."""
+
+_SUMMARY_ERRORS: Final = 3
+_SUMMARY_MAX: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    status: Literal["True", "False", "Unknown"]
+    reason: Reason
+    message: str
+
+
+def class_status(
+    cls: SchedulingClass,
+    *,
+    nodes: Iterable[Node],
+    bound_namespaces: Collection[str],
+    previous: Mapping[str, Any],
+    now: str,
+) -> dict[str, Any]:
+    """Compute the whole status of a class.
+
+    Args:
+        cls: the class.
+        nodes: all nodes of the cluster.
+        bound_namespaces: names of the namespaces whose effective class it is.
+        previous: the status as it stands, for the transition times and the order of conditions;
+            conditions of other types in it are kept as they are.
+        now: RFC 3339 time in UTC and whole seconds for conditions whose status flips.
+
+    Returns:
+        `{"observedGeneration", "conditions": [...], "boundNamespaces", "matchingNodes",
+        "readyNodes"}`. The node counts are left out while the spec is invalid, and `pods` and
+        `violatingPods` until something counts them. Equal to `previous` if nothing changed,
+        whatever `now` is.
+    """
+    status: dict[str, Any] = {"observedGeneration": cls.generation}
+    conditions = {
+        "Accepted": _accepted(cls),
+        "InUse": _in_use(cls.name, len(bound_namespaces)),
+        "Compliant": _Condition(
+            "Unknown", Reason.NOT_EVALUATED, "The pods of the class have not been examined."
+        ),
+    }
+    if cls.spec is None:
+        conditions["NodesAvailable"] = _Condition(
+            "Unknown", Reason.NOT_EVALUATED, "An invalid spec is not compared with nodes."
+        )
+        conditions["Stalled"] = _invalid(cls.errors)
+    else:
+        candidates = list(nodes)
+        matching = [node for node in candidates if matches_node(cls.spec, node)]
+        ready = sum(node.takes_pods for node in matching)
+        status["matchingNodes"] = len(matching)
+        status["readyNodes"] = ready
+        conditions["NodesAvailable"] = _nodes_available(len(candidates), len(matching), ready)
+    conditions["Ready"] = _ready(cls, conditions["NodesAvailable"], bound_namespaces)
+    status["boundNamespaces"] = len(bound_namespaces)
+    status["conditions"] = _merged(conditions, previous.get("conditions"), cls.generation, now)
+    return status
+
+
+def _accepted(cls: SchedulingClass) -> _Condition:
+    if cls.errors:
+        message = _joined([str(error) for error in cls.errors], "error", MESSAGE_MAX)
+        return _Condition("False", Reason.INVALID_SPEC, message)
+    if cls.warnings:
+        warnings = _joined([str(found) for found in cls.warnings], "warning", MESSAGE_MAX - 100)
+        return _Condition("True", Reason.VALID, f"The spec is valid, with warnings: {warnings}")
+    return _Condition("True", Reason.VALID, "The spec is valid.")
+
+
+def _invalid(errors: tuple[Finding, ...]) -> _Condition:
+    """Short enough for a column of `kubectl get`; `Accepted` has all errors."""
+    shown = [str(error) for error in errors[:_SUMMARY_ERRORS]]
+    message = _joined(shown, "error", _SUMMARY_MAX, hidden=len(errors) - len(shown))
+    return _Condition("True", Reason.INVALID_SPEC, message)
+
+
+def _nodes_available(total: int, matching: int, ready: int) -> _Condition:
+    if total == 0:
+        return _Condition("False", Reason.NO_MATCHING_NODES, "The cluster has no nodes.")
+    if matching == 0:
+        return _Condition(
+            "False",
+            Reason.NO_MATCHING_NODES,
+            f"None of the {_count(total, 'node')} satisfies nodeSelector and required nodeAffinity;"
+            " pods of this class stay Pending. Label nodes or correct the class.",
+        )
+    if ready == 0:
+        return _Condition(
+            "False",
+            Reason.ALL_NODES_CORDONED,
+            f"{_count(matching, 'matching node')}, all cordoned or not ready; "
+            "new pods of this class stay Pending.",
+        )
+    return _Condition(
+        "True",
+        Reason.NODES_MATCHED,
+        f"{matching} of {_count(total, 'node')} match, {ready} of them ready for pods.",
+    )
+
+
+def _in_use(name: str, bound: int) -> _Condition:
+    if bound == 0:
+        return _Condition("False", Reason.UNREFERENCED, "No namespace is bound to this class.")
+    are = "is" if bound == 1 else "are"
+    return _Condition(
+        "True",
+        Reason.REFERENCED_BY_NAMESPACES,
+        f"{_count(bound, 'namespace')} {are} bound to this class; list them with: "
+        f"kubectl get namespaces -l {names.CLASS_KEY}={name}",
+    )
+
+
+def _ready(cls: SchedulingClass, nodes_available: _Condition, bound: Collection[str]) -> _Condition:
+    if cls.deleting:
+        return _Condition("False", Reason.DELETING, _deleting_message(bound))
+    if cls.spec is None:
+        return _Condition("False", Reason.INVALID_SPEC, _invalid(cls.errors).message)
+    if nodes_available.reason is Reason.NO_MATCHING_NODES:
+        return _Condition("False", Reason.NO_MATCHING_NODES, nodes_available.message)
+    # Cordoned nodes are routine maintenance: the class is as it should be, so it stays ready.
+    return _Condition("True", Reason.AVAILABLE, nodes_available.message)
+
+
+def _deleting_message(bound: Collection[str]) -> str:
+    if not bound:
+        return "The class is being deleted; no namespace is bound to it any more."
+    shown = sorted(bound)[:NAMESPACES_SHOWN]
+    more = f" and {len(bound) - len(shown)} more" if len(bound) > len(shown) else ""
+    are = "is" if len(bound) == 1 else "are"
+    return (
+        "The class is being deleted but stays in force while namespaces are bound to it. "
+        f"{_count(len(bound), 'namespace')} {are}: {', '.join(shown)}{more}. "
+        "Give them another class, or take the label off, to let it go."
+    )
+
+
+def _merged(
+    conditions: Mapping[str, _Condition], previous: object, generation: int, now: str
+) -> list[dict[str, Any]]:
+    """The conditions as a list: those that were there keep their place, new ones go last."""
+    before = [
+        condition
+        for condition in (previous if isinstance(previous, list) else [])
+        if isinstance(condition, Mapping) and isinstance(condition.get("type"), str)
+    ]
+    merged: dict[str, dict[str, Any]] = {}
+    for old in before:
+        kind = old["type"]
+        if kind in conditions:
+            merged.setdefault(kind, _rendered(kind, conditions[kind], generation, old, now))
+        elif kind not in CONDITION_TYPES:
+            merged.setdefault(kind, dict(old))
+    for kind in CONDITION_TYPES:
+        if kind in conditions and kind not in merged:
+            merged[kind] = _rendered(kind, conditions[kind], generation, {}, now)
+    return list(merged.values())
+
+
+def _rendered(
+    kind: str, condition: _Condition, generation: int, old: Mapping[str, Any], now: str
+) -> dict[str, Any]:
+    since = old.get("lastTransitionTime")
+    stays = old.get("status") == condition.status and isinstance(since, str) and since
+    return {
+        "type": kind,
+        "status": condition.status,
+        "observedGeneration": generation,
+        "lastTransitionTime": since if stays else now,
+        "reason": condition.reason.value,
+        "message": condition.message,
+    }
+
+
+def _joined(sentences: list[str], noun: str, limit: int, hidden: int = 0) -> str:
+    """Sentences joined by "; ", as many as fit, with a count of the rest."""
+    room = limit - 40  # for the count
+    kept: list[str] = []
+    for sentence in sentences:
+        if kept and room < len(sentence) + 2:
+            break
+        kept.append(sentence if len(sentence) <= room else f"{sentence[: room - 3]}...")
+        room -= len(kept[-1]) + 2
+    hidden += len(sentences) - len(kept)
+    more = f"; and {hidden} more {noun}{'s' if hidden > 1 else ''}" if hidden else ""
+    return "; ".join(kept) + more
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
