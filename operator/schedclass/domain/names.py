@@ -33,7 +33,10 @@ ENFORCED: Final = f"{PREFIX}/enforced"
 """Label of a namespace: "true" while the effective class exists. Policies select on it."""
 
 IN_USE: Final = f"{PREFIX}/in-use"
-"""Label and finalizer of a SchedulingClass while namespaces are bound to it."""
+"""Label of a SchedulingClass, "true" while namespaces are bound to it; the policy selects on it."""
+
+IN_USE_FINALIZER: Final = f"{PREFIX}/in-use"
+"""Finalizer of a SchedulingClass while namespaces are bound to it."""
 
 MIRROR_POD: Final = "kubernetes.io/config.mirror"
 """Annotation of a mirror pod, written by the kubelet."""

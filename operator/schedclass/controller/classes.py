@@ -1,0 +1,120 @@
+"""Keeps the status of each SchedulingClass right, and protects those in use from deletion."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from schedclass.controller.bindings import Bindings
+from schedclass.controller.workqueue import WorkQueue
+from schedclass.domain import names
+from schedclass.domain.class_status import class_status, status_findings
+from schedclass.domain.findings import Finding, Severity
+from schedclass.domain.schedulingclass import SchedulingClass
+from schedclass.kube.client import KubeClient
+from schedclass.kube.events import EventRecorder, ObjectRef
+from schedclass.kube.state import CLASSES_PATH, ClusterState
+from schedclass.observability.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+
+class ClassController:
+    """Writes conditions and counts, the in-use label and the finalizer, only when they differ."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        bindings: Bindings,
+        client: KubeClient,
+        recorder: EventRecorder,
+        metrics: Metrics,
+        now: Callable[[], str],
+    ) -> None:
+        """`now` gives the wall-clock time as RFC 3339, for `lastTransitionTime`."""
+        self._state = state
+        self._bindings = bindings
+        self._client = client
+        self._recorder = recorder
+        self._metrics = metrics
+        self._now = now
+        self._told: dict[str, tuple[Finding, ...]] = {}
+        self.queue = WorkQueue()
+        state.classes.on_change(lambda name, _old, _new: self.queue.add(name))
+        state.nodes.on_change(lambda _name, _old, _new: self.mark_all())
+
+    def mark_all(self) -> None:
+        """Look at every class."""
+        self.queue.add_all(self._state.classes.keys())
+
+    async def reconcile(self, name: str) -> None:
+        """Bring one class to its desired state.
+
+        Raises:
+            ApiError, Unreachable: from a patch; the caller tries again.
+        """
+        cls = self._state.classes.get(name)
+        if cls is None:
+            self._told.pop(name, None)
+            self._metrics.forget_class(name)
+            return
+        bound = self._bindings.namespaces_of(name)
+        cls = await self._protect(cls, in_use=bool(bound))
+        if cls.deleting and names.IN_USE_FINALIZER not in cls.finalizers:
+            return
+        status = class_status(
+            cls,
+            nodes=self._state.nodes.values(),
+            bound_namespaces=bound,
+            previous=cls.status,
+            now=self._now(),
+        )
+        self._tell(cls, status)
+        self._metrics.set_class(name, status)
+        if status != cls.status:
+            body = {"metadata": {"resourceVersion": cls.resource_version}, "status": status}
+            removed = {key: None for key in cls.status if key not in status}
+            body["status"] = {**removed, **status}
+            await self._write(f"{CLASSES_PATH}/{name}/status", body)
+
+    async def _protect(self, cls: SchedulingClass, *, in_use: bool) -> SchedulingClass:
+        """Label and finalizer while in use; neither otherwise, so an unused class goes at once.
+
+        A finalizer cannot be added to an object that is being deleted (API server, object
+        validation), so then it is only ever taken off.
+        """
+        metadata: dict[str, Any] = {}
+        if (cls.labels.get(names.IN_USE) == "true") != in_use:
+            metadata["labels"] = {names.IN_USE: "true" if in_use else None}
+        finalizers = [f for f in cls.finalizers if f != names.IN_USE_FINALIZER]
+        if in_use:
+            finalizers = [*finalizers, names.IN_USE_FINALIZER]
+        if set(finalizers) != set(cls.finalizers) and not (in_use and cls.deleting):
+            metadata["finalizers"] = finalizers
+        if not metadata:
+            return cls
+        metadata["resourceVersion"] = cls.resource_version
+        await self._write(f"{CLASSES_PATH}/{cls.name}", {"metadata": metadata})
+        return self._state.classes.get(cls.name) or cls
+
+    async def _write(self, path: str, body: dict[str, Any]) -> None:
+        answer = await self._client.merge_patch(path, body)
+        gone = answer.get("metadata", {}).get("deletionTimestamp") and not answer["metadata"].get(
+            "finalizers"
+        )
+        self._state.classes.apply("DELETED" if gone else "MODIFIED", answer)
+
+    def _tell(self, cls: SchedulingClass, status: dict[str, Any]) -> None:
+        """Events for what is new about the class."""
+        found = tuple(
+            finding
+            for finding in status_findings(status)
+            if finding.severity is not Severity.NORMAL
+        )
+        for finding in found:
+            if finding not in self._told.get(cls.name, ()):
+                self._recorder.emit(_reference(cls), finding)
+        self._told[cls.name] = found
+
+
+def _reference(cls: SchedulingClass) -> ObjectRef:
+    return ObjectRef(names.API_VERSION, names.KIND, cls.name, cls.uid)

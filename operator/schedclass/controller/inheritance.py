@@ -1,0 +1,211 @@
+"""Writes the effective class onto namespaces, level-triggered, one namespace at a time."""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from schedclass.controller.bindings import Bindings
+from schedclass.controller.workqueue import WorkQueue
+from schedclass.domain import names
+from schedclass.domain.findings import Finding, Reason
+from schedclass.domain.inheritance import (
+    Effective,
+    NamespaceKeys,
+    desired_keys,
+    effective_class,
+    findings,
+    inherited_finding,
+    merge_patch,
+)
+from schedclass.domain.namespaces import Namespace
+from schedclass.kube.client import KubeClient
+from schedclass.kube.events import EventRecorder, ObjectRef
+from schedclass.kube.state import NAMESPACES_PATH, ClusterState
+
+logger = logging.getLogger(__name__)
+
+FIRST_HOLD = 1.0
+LONGEST_HOLD = 300.0
+FORGET_AFTER = 900.0
+
+
+@dataclass
+class _Contest:
+    """How often another writer undid what we wrote on one namespace."""
+
+    desired: NamespaceKeys
+    written_at: float
+    times: int = 0
+
+    def hold_until(self) -> float:
+        """When to write again: at once the first time, then after growing pauses."""
+        if self.times == 0:
+            return 0.0
+        return self.written_at + min(FIRST_HOLD * 2.0 ** (self.times - 1), LONGEST_HOLD)
+
+
+class InheritanceController:
+    """Brings the keys of each namespace to what the tree says.
+
+    Every write is a merge patch of single keys with the resourceVersion that the decision rests on,
+    so a wish written in between is never lost: the API server answers 409 and we look again.
+    """
+
+    def __init__(
+        self,
+        state: ClusterState,
+        client: KubeClient,
+        recorder: EventRecorder,
+        on_class_use: Callable[[frozenset[str]], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`on_class_use` is told the names of the classes whose namespaces changed."""
+        self._state = state
+        self._client = client
+        self._recorder = recorder
+        self._on_class_use = on_class_use
+        self._clock = clock
+        self._contests: dict[str, _Contest] = {}
+        self._told: dict[str, tuple[Finding, ...]] = {}
+        self.bindings = Bindings()
+        self.queue = WorkQueue(self._root_of)
+        state.on_affected = self.queue.add_all
+        state.classes.on_change(self._class_changed)
+
+    def mark_all(self) -> None:
+        """Look at every namespace: at start, and after each complete list."""
+        self.queue.add_all(ns.name for ns in self._state.tree)
+
+    async def reconcile(self, name: str) -> None:
+        """Bring one namespace to its desired state.
+
+        Raises:
+            ApiError, Unreachable: from the patch; the caller tries again.
+        """
+        ns = self._state.tree.get(name)
+        if ns is None:
+            self._forget(name)
+            return
+        effective = effective_class(self._state.tree, ns)
+        self._bind(name, effective.class_name)
+        self._tell(ns, effective)
+        if ns.deleting or name in self._state.tree.excluded:
+            return
+        exists = self._state.class_exists(effective.class_name)
+        desired = desired_keys(ns, effective, class_exists=exists)
+        changes = merge_patch(NamespaceKeys.of(ns), desired)
+        if not changes:
+            return
+        if (pause := self._hold(name, desired)) > 0:
+            self.queue.add_after(name, pause)
+            return
+        await self._write(ns, effective, desired, changes)
+
+    def _root_of(self, name: str) -> str:
+        ns = self._state.tree.get(name)
+        if ns is None:
+            return name
+        # Below the one root of all tenants, each first-level tenant takes its own turns.
+        chain = [name, *(ancestor.name for ancestor in self._state.tree.ancestors(ns))]
+        return chain[-2] if len(chain) > 1 else name
+
+    def _class_changed(self, name: str, old: object, new: object) -> None:
+        if (old is None) != (new is None):
+            self.queue.add_all(self.bindings.namespaces_of(name))
+
+    def _bind(self, name: str, class_name: str | None) -> None:
+        if changed := self.bindings.bind(name, class_name):
+            self._on_class_use(changed)
+
+    def _forget(self, name: str) -> None:
+        self._contests.pop(name, None)
+        self._told.pop(name, None)
+        self._bind(name, None)
+
+    def _tell(self, ns: Namespace, effective: Effective) -> None:
+        """Events for what is new about the namespace, not for each look at it."""
+        found = findings(self._state.tree, ns, effective)
+        fresh = [finding for finding in found if finding not in self._told.get(ns.name, ())]
+        if found:
+            self._told[ns.name] = found
+        else:
+            self._told.pop(ns.name, None)
+        for finding in fresh:
+            self._recorder.emit(_reference(ns), finding)
+
+    def _hold(self, name: str, desired: NamespaceKeys) -> float:
+        """Seconds to wait before writing, because another writer keeps undoing the same write."""
+        contest = self._contests.get(name)
+        now = self._clock()
+        if contest is None or contest.desired != desired:
+            return 0.0
+        if now - contest.written_at > FORGET_AFTER:
+            del self._contests[name]
+            return 0.0
+        return max(0.0, contest.hold_until() - now)
+
+    async def _write(
+        self,
+        ns: Namespace,
+        effective: Effective,
+        desired: NamespaceKeys,
+        changes: dict[str, Any],
+    ) -> None:
+        path = f"{NAMESPACES_PATH}/{ns.name}"
+        contest = self._contests.get(ns.name)
+        if contest is not None and contest.desired == desired and contest.times > 0:
+            self._recorder.emit(_reference(ns), contested(await self._client.get(path)))
+        body = {"metadata": {**changes, "resourceVersion": ns.resource_version}}
+        answer = await self._client.merge_patch(path, body)
+        self._state.namespaces.apply("MODIFIED", answer)
+        logger.info(
+            "namespace %s: %s",
+            ns.name,
+            f"class {effective.class_name} from {effective.origin}"
+            if effective.class_name
+            else "no class",
+        )
+        self._note_contest(ns, desired)
+        if desired.inherited_from is not None and ns.inherited_from != desired.inherited_from:
+            self._recorder.emit(_reference(ns), inherited_finding(effective))
+
+    def _note_contest(self, ns: Namespace, desired: NamespaceKeys) -> None:
+        contest = self._contests.get(ns.name)
+        if contest is None or contest.desired != desired:
+            self._contests[ns.name] = _Contest(desired, self._clock())
+        else:
+            contest.times += 1
+            contest.written_at = self._clock()
+
+
+def contested(namespace: dict[str, Any]) -> Finding:
+    """The finding about a namespace whose keys another writer keeps changing back.
+
+    Args:
+        namespace: the whole object as that writer left it. Its managedFields (KEP-555) name who
+            owns our keys; one who removed them owns nothing of them, but wrote last.
+    """
+    entries = [
+        entry
+        for entry in namespace.get("metadata", {}).get("managedFields") or []
+        if entry.get("manager") != names.FIELD_MANAGER
+    ]
+    owners = sorted({entry["manager"] for entry in entries if _owns_class_label(entry)})
+    latest = max(entries, key=lambda entry: entry.get("time", ""), default={})
+    who = " and ".join(owners) or latest.get("manager") or "another writer"
+    message = (
+        f"{who} keeps changing the scheduling class back; let it ignore the label "
+        f"{names.CLASS_KEY}, or set the class where the tenant is defined"
+    )
+    return Finding(Reason.LABEL_CONTESTED, message)
+
+
+def _owns_class_label(entry: dict[str, Any]) -> bool:
+    metadata = (entry.get("fieldsV1") or {}).get("f:metadata") or {}
+    return f"f:{names.CLASS_KEY}" in (metadata.get("f:labels") or {})
+
+
+def _reference(ns: Namespace) -> ObjectRef:
+    return ObjectRef("v1", "Namespace", ns.name, ns.uid, namespace=ns.name)

@@ -1,0 +1,98 @@
+"""The loop around each reconciliation: concurrency, errors, back-off, measurements."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+
+from schedclass.controller.workqueue import WorkQueue
+from schedclass.kube.errors import ApiError, Conflict, NotFound, TooManyRequests, Unreachable
+from schedclass.observability.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+FIRST_DELAY = 0.5
+LONGEST_DELAY = 60.0
+
+
+class Reconciler:
+    """Takes keys from a queue and brings each to its desired state.
+
+    What happens on an error: a conflict or an object that is gone is no error, the next event tells
+    more. `429` pauses all workers for as long as the API server asks. Anything else is counted,
+    logged and tried again with growing delays; no key is ever dropped.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        queue: WorkQueue,
+        reconcile: Callable[[str], Awaitable[None]],
+        metrics: Metrics,
+        *,
+        concurrency: int,
+    ) -> None:
+        """`reconcile` receives a key and raises to have it tried again."""
+        self.name = name
+        self.queue = queue
+        self._reconcile = reconcile
+        self._metrics = metrics
+        self._concurrency = concurrency
+        self._failures: dict[str, int] = {}
+        self._paused_until = 0.0
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._concurrency):
+                group.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            key = await self.queue.get()
+            try:
+                await self._wait_out_pause()
+                started = time.perf_counter()
+                await self._reconcile_once(key)
+                self._metrics.observe_reconcile(self.name, time.perf_counter() - started)
+            finally:
+                self.queue.done(key)
+
+    async def _wait_out_pause(self) -> None:
+        while (left := self._paused_until - time.monotonic()) > 0:
+            await asyncio.sleep(left)
+
+    async def _reconcile_once(self, key: str) -> None:
+        try:
+            await self._reconcile(key)
+        except NotFound as error:
+            if error.object_absent:
+                self._failures.pop(key, None)
+            else:
+                logger.warning("%s of %s waits for its API: %s", self.name, key, error)
+                self._retry(key)
+        except Conflict:
+            # Our copy is older than the object: the watch is about to deliver the newer one.
+            self._retry(key)
+        except TooManyRequests as error:
+            pause = error.retry_after or 1.0
+            self._paused_until = max(self._paused_until, time.monotonic() + pause)
+            self._retry(key)
+        except (ApiError, Unreachable) as error:
+            self._metrics.count_reconcile_error(self.name)
+            logger.warning("%s of %s failed and is tried again: %s", self.name, key, error)
+            self._retry(key)
+        except Exception:
+            # A fault of ours with one object must not end the work on all others.
+            self._metrics.count_reconcile_error(self.name)
+            logger.exception("%s of %s failed by a fault of its own", self.name, key)
+            self._retry(key)
+        else:
+            self._failures.pop(key, None)
+
+    def _retry(self, key: str) -> None:
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        delay = min(FIRST_DELAY * 2**failures, LONGEST_DELAY)
+        self.queue.add_after(key, delay * random.uniform(0.8, 1.2))  # noqa: S311

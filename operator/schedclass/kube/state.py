@@ -1,0 +1,61 @@
+"""What the operator knows of the cluster, in memory: namespaces as a tree, classes, nodes."""
+
+from collections.abc import Callable
+
+from schedclass.domain import names
+from schedclass.domain.admission import ClassState, ClassView
+from schedclass.domain.inheritance import Effective, effective_class
+from schedclass.domain.namespaces import ExcludedNamespaces, Namespace, parse_namespace
+from schedclass.domain.nodes import Node, parse_node
+from schedclass.domain.schedulingclass import SchedulingClass, parse_class
+from schedclass.domain.tree import NamespaceTree
+from schedclass.kube.store import Store
+
+NAMESPACES_PATH = "/api/v1/namespaces"
+NODES_PATH = "/api/v1/nodes"
+CLASSES_PATH = f"/apis/{names.API_VERSION}/{names.PLURAL}"
+
+
+class ClusterState:
+    """The stores of one process and the tree that follows them.
+
+    Attributes:
+        namespaces, classes, nodes: the stores; whoever feeds them decides how.
+        tree: the namespaces of the store, linked.
+        on_affected: called with the names whose class may have changed by a namespace event.
+    """
+
+    def __init__(self, excluded: ExcludedNamespaces, *, stale_after: float) -> None:
+        """`stale_after` seconds without word from the API server, absence is no longer certain."""
+        self.namespaces: Store[Namespace] = Store(parse_namespace)
+        self.classes: Store[SchedulingClass] = Store(parse_class)
+        self.nodes: Store[Node] = Store(parse_node)
+        self.tree = NamespaceTree(excluded)
+        self.on_affected: Callable[[frozenset[str]], None] | None = None
+        self._stale_after = stale_after
+        self.namespaces.on_change(self._namespace_changed)
+
+    def _namespace_changed(self, key: str, _: Namespace | None, new: Namespace | None) -> None:
+        affected = self.tree.remove(key) | {key} if new is None else self.tree.put(new)
+        if self.on_affected is not None and affected:
+            self.on_affected(frozenset(affected))
+
+    def effective(self, name: str) -> Effective | None:
+        """The class that applies to a namespace; None when the namespace is not known."""
+        ns = self.tree.get(name)
+        return effective_class(self.tree, ns) if ns is not None else None
+
+    def view_class(self, name: str) -> ClassView:
+        """The class of that name. Absent only when the store would know it."""
+        found = self.classes.get(name)
+        if found is not None:
+            return ClassView(ClassState.EXISTS, found)
+        known = self.classes.synced and self.classes.fresh(self._stale_after)
+        return ClassView(ClassState.ABSENT if known else ClassState.UNKNOWN)
+
+    def class_exists(self, name: str | None) -> bool | None:
+        """Whether a class exists; None when that is not known."""
+        if name is None:
+            return False
+        state = self.view_class(name).state
+        return None if state is ClassState.UNKNOWN else state is ClassState.EXISTS
