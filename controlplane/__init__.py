@@ -1,0 +1,18 @@
+"""A real Kubernetes control plane for the demo and the tests: built once, started in seconds."""
+
+from controlplane.api import Api, ApiError
+from controlplane.cluster import Cluster
+from controlplane.kubectl import Kubectl, KubectlError
+from controlplane.processes import ProcessError
+from controlplane.waiting import NotInTimeError, eventually
+
+__all__ = [
+    "Api",
+    "ApiError",
+    "Cluster",
+    "Kubectl",
+    "KubectlError",
+    "NotInTimeError",
+    "ProcessError",
+    "eventually",
+]

@@ -1,0 +1,136 @@
+"""Plain JSON requests to the API server, for the harness' own set-up, waiting and checks."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+USER_AGENT = "schedclass-harness"
+_MERGE_PATCH = "application/merge-patch+json"
+
+
+class ApiError(RuntimeError):
+    """The API server refused a request.
+
+    Attributes:
+        status: The HTTP status code.
+        reason: The reason of the Status object, such as "NotFound".
+        body: The answer as it came, a Status object as a rule.
+        warnings: The texts of the Warning headers.
+    """
+
+    def __init__(
+        self, what: str, status: int, body: Mapping[str, Any], warnings: list[str]
+    ) -> None:
+        super().__init__(f"{what}: {status} {body.get('message', body)}")
+        self.status = status
+        self.reason = body.get("reason", "")
+        self.body = body
+        self.warnings = warnings
+
+
+class Api:
+    """A client of one API server with one identity; each request is a connection of its own."""
+
+    def __init__(self, port: int, context: ssl.SSLContext, *, token: str | None = None) -> None:
+        self._port = port
+        self._context = context
+        self._headers = {"User-Agent": USER_AGENT, "Accept": "application/json"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self.warnings: list[str] = []
+        """Warning texts of the last request."""
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 30,
+    ) -> dict[str, Any]:
+        """Sends one request and returns the JSON object that answers it.
+
+        Raises:
+            ApiError: The answer's status is 400 or more.
+            OSError: The server cannot be reached.
+        """
+        status, answer, warnings = self._send(method, path, body, headers or {}, timeout)
+        try:
+            decoded = json.loads(answer) if answer else {}
+        except ValueError:
+            decoded = {"message": answer.decode(errors="replace")}
+        self.warnings = warnings
+        if status >= http.client.BAD_REQUEST:
+            raise ApiError(f"{method} {path}", status, decoded, warnings)
+        return dict(decoded)
+
+    def get(self, path: str) -> dict[str, Any]:
+        """Returns the object or list at a path."""
+        return self.request("GET", path)
+
+    def find(self, path: str) -> dict[str, Any] | None:
+        """Returns the object at a path, or None if there is none."""
+        try:
+            return self.request("GET", path)
+        except ApiError as failure:
+            if failure.status == http.client.NOT_FOUND:
+                return None
+            raise
+
+    def create(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Creates an object in the collection at a path."""
+        return self.request("POST", path, body)
+
+    def merge_patch(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Applies a JSON merge patch."""
+        return self.request("PATCH", path, body, headers={"Content-Type": _MERGE_PATCH})
+
+    def delete(self, path: str) -> dict[str, Any]:
+        """Deletes the object (or collection) at a path."""
+        return self.request("DELETE", path)
+
+    def answers_ok(self, path: str = "/readyz") -> bool:
+        """Tells whether a GET is answered with 200; unreachable is a no."""
+        try:
+            return self._send("GET", path, None, {}, 5)[0] == http.client.OK
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def _send(
+        self, method: str, path: str, body: object, headers: Mapping[str, str], timeout: float
+    ) -> tuple[int, bytes, list[str]]:
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", self._port, context=self._context, timeout=timeout
+        )
+        with contextlib.closing(connection):
+            data = None if body is None else json.dumps(body).encode()
+            content = {"Content-Type": "application/json"} if data else {}
+            connection.request(method, path, data, {**self._headers, **content, **headers})
+            response = connection.getresponse()
+            warnings = response.headers.get_all("Warning") or []
+            return response.status, response.read(), [_warning_text(w) for w in warnings]
+
+
+def _warning_text(header: str) -> str:
+    """Returns the text of `299 - "text"` (RFC 7234 section 5.5)."""
+    quoted = header.partition('"')[2].rpartition('"')[0]
+    return quoted.replace('\\"', '"').replace("\\\\", "\\") or header
+
+
+def plain_answers_ok(port: int, path: str) -> bool:
+    """Tells whether an unencrypted GET of a port of 127.0.0.1 is answered with 200."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        with contextlib.closing(connection):
+            connection.request("GET", path)
+            response = connection.getresponse()
+            response.read()
+            return response.status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False

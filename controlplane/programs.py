@@ -1,0 +1,108 @@
+"""The programs of the control plane: what each is built from, and the key of its build."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+from controlplane.paths import MODULES, cache, own_kubectl
+
+KUBERNETES = "1.36.3"
+_MAJOR, _MINOR, _ = KUBERNETES.split(".")
+
+# Without the version the server reports one that neither kubectl nor helm can parse.
+_KUBERNETES_VERSION = " ".join(
+    f"-X k8s.io/component-base/version.{key}={value}"
+    for key, value in {
+        "gitVersion": f"v{KUBERNETES}",
+        "gitMajor": _MAJOR,
+        "gitMinor": _MINOR,
+    }.items()
+)
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program: the module folder below `controlplane/modules`, the package, linker flags."""
+
+    name: str
+    module: str
+    package: str
+    ldflags: str = "-s -w"
+
+    @property
+    def folder(self) -> Path:
+        """The module from which the program is built."""
+        return MODULES / self.module
+
+    def arguments(self) -> list[str]:
+        """Returns the arguments of `go build`, all but `-o`."""
+        return ["-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", self.ldflags]
+
+    def key(self) -> str:
+        """Returns a digest of all that the build depends on, so that equal keys mean equal."""
+        digest = hashlib.sha256()
+        for part in (self.package, *self.arguments(), platform.system(), platform.machine()):
+            digest.update(part.encode() + b"\0")
+        for path in sorted(self.folder.iterdir()):
+            if path.suffix in {".go", ".mod", ".sum"} and not path.name.endswith("_test.go"):
+                digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+        return digest.hexdigest()[:16]
+
+    def built(self) -> Path:
+        """Returns where the program lies in the cache once it is built."""
+        return cache() / "bin" / f"{self.name}-{self.key()}" / self.name
+
+    def location(self) -> Path:
+        """Returns the file to run: of KUBEBUILDER_ASSETS where that provides it, else ours."""
+        return assets().get(self.name) or self.built()
+
+    def is_present(self) -> bool:
+        """Tells whether the program can be run without building it."""
+        return os.access(self.location(), os.X_OK)
+
+
+def _kubernetes(name: str) -> Program:
+    return Program(
+        name, "kubernetes", f"k8s.io/kubernetes/cmd/{name}", f"-s -w {_KUBERNETES_VERSION}"
+    )
+
+
+PROGRAMS = (
+    Program("service", "service", "."),
+    Program("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
+    _kubernetes("kube-apiserver"),
+    _kubernetes("kube-controller-manager"),
+    _kubernetes("kube-scheduler"),
+    Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+    Program("helm", "helm", "helm.sh/helm/v3/cmd/helm"),
+)
+"""In the order in which they are built."""
+
+
+def assets() -> dict[str, Path]:
+    """Returns the programs of the folder that KUBEBUILDER_ASSETS names (envtest's convention).
+
+    It counts only if it holds both kube-apiserver and etcd; then these two (and kubectl, if it
+    is there) are used in place of our own builds.
+    """
+    folder = os.environ.get("KUBEBUILDER_ASSETS", "")
+    found = {
+        name: Path(folder) / name
+        for name in ("kube-apiserver", "etcd", "kubectl")
+        if folder and os.access(Path(folder) / name, os.X_OK)
+    }
+    return found if {"kube-apiserver", "etcd"} <= found.keys() else {}
+
+
+def program(name: str) -> Path:
+    """Returns the file of a program by its name, whether it is built yet or not."""
+    return next(p.location() for p in PROGRAMS if p.name == name)
+
+
+def kubectl() -> Path:
+    """Returns the kubectl to use: of KUBEBUILDER_ASSETS, else of the virtual environment."""
+    return assets().get("kubectl") or own_kubectl()

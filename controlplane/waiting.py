@@ -1,0 +1,40 @@
+"""Waiting for something to become true, with a bound and a message that says what was awaited."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class NotInTimeError(AssertionError):
+    """What was awaited did not happen in time."""
+
+
+def eventually(
+    what: str, probe: Callable[[], T], *, seconds: float = 10, interval: float = 0.05
+) -> T:
+    """Polls until the probe returns something true, and returns that.
+
+    Args:
+        what: What is awaited, for the message ("node-1 is Ready").
+        probe: The question; an AssertionError counts as "not yet".
+        seconds: How long to wait.
+        interval: Seconds between two questions.
+
+    Raises:
+        NotInTimeError: Time is up; with the last answer or the last AssertionError.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            answer: T | AssertionError = probe()
+        except AssertionError as error:
+            answer = error
+        if answer and not isinstance(answer, AssertionError):
+            return answer
+        if time.monotonic() > deadline:
+            raise NotInTimeError(f"not within {seconds:.0f} s: {what}; last answer: {answer!r}")
+        time.sleep(interval)
