@@ -1,0 +1,111 @@
+{{- define "schedclass.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 45 | trimSuffix "-" }}
+{{- end }}
+
+{{/* Prefix of all names. The longest suffix is -webhook-tls, and a Service's name is a DNS label. */}}
+{{- define "schedclass.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 45 | trimSuffix "-" }}
+{{- else if contains (include "schedclass.name" .) .Release.Name }}
+{{- .Release.Name | trunc 45 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name (include "schedclass.name" .) | trunc 45 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{/* Selectors are immutable: name, instance and component only. Takes (dict "root" . "role" ROLE). */}}
+{{- define "schedclass.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "schedclass.name" .root }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .role }}
+{{- end }}
+
+{{/* Labels of an object that belongs to a role. */}}
+{{- define "schedclass.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" }}
+{{ include "schedclass.selectorLabels" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: cozystack
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+{{- end }}
+
+{{- define "schedclass.serviceAccount" -}}
+{{- printf "%s-%s" (default (include "schedclass.fullname" .root) .root.Values.serviceAccount.name) .role }}
+{{- end }}
+
+{{- define "schedclass.image" -}}
+{{- $image := .Values.image }}
+{{- if kindIs "string" $image }}
+{{- $image }}
+{{- else }}
+{{- $name := $image.repository }}
+{{- with $image.registry }}{{ $name = printf "%s/%s" (trimSuffix "/" .) $name }}{{ end }}
+{{- $name = printf "%s:%s" $name (default .Chart.AppVersion $image.tag) }}
+{{- with $image.digest }}{{ $name = printf "%s@%s" $name . }}{{ end }}
+{{- $name }}
+{{- end }}
+{{- end }}
+
+{{- define "schedclass.pullPolicy" -}}
+{{- if kindIs "string" .Values.image }}IfNotPresent{{ else }}{{ .Values.image.pullPolicy }}{{ end }}
+{{- end }}
+
+{{/* "true" if the controller makes the certificates itself, else empty. */}}
+{{- define "schedclass.selfSigned" -}}
+{{- if not .Values.certManager.enabled }}true{{ end }}
+{{- end }}
+
+{{/* Namespaces that are never touched, as a JSON list: the values' and those the cluster lives on. */}}
+{{- define "schedclass.excludedNamespaces" -}}
+{{- concat .Values.excludedNamespaces (list "kube-system" "kube-public" "kube-node-lease") | uniq | toJson }}
+{{- end }}
+
+{{/* The excluded names that a label selector can express, and the release's own, as a JSON list. */}}
+{{- define "schedclass.excludedNames" -}}
+{{- $names := list .Release.Namespace }}
+{{- range include "schedclass.excludedNamespaces" . | fromJsonArray }}
+{{- if not (regexMatch "[*?]" .) }}{{ $names = append $names . }}{{ end }}
+{{- end }}
+{{- $names | uniq | sortAlpha | toJson }}
+{{- end }}
+
+{{/* CEL: does the string expression .subject match an excluded pattern? Empty without patterns. */}}
+{{- define "schedclass.matchesExcludedPattern" -}}
+{{- $tests := list }}
+{{- $subject := .subject }}
+{{- range include "schedclass.excludedNamespaces" .root | fromJsonArray }}
+{{- if regexMatch "^[^*?]+[*]$" . }}
+{{- $tests = append $tests (printf "%s.startsWith('%s')" $subject (trimSuffix "*" .)) }}
+{{- else if regexMatch "[*?]" . }}
+{{- $tests = append $tests (printf "%s.matches('^%s$')" $subject (. | replace "?" "." | replace "*" ".*")) }}
+{{- end }}
+{{- end }}
+{{- join " || " $tests }}
+{{- end }}
+
+{{/* How the API server reaches a handler. Takes (dict "root" . "path" "/mutate-pods"). No caBundle
+is ever rendered: cert-manager or the controller fills it in, and an upgrade must not reset it. */}}
+{{- define "schedclass.clientConfig" -}}
+{{- if .root.Values.webhook.url }}
+url: {{ printf "%s%s" (trimSuffix "/" .root.Values.webhook.url) .path | quote }}
+{{- else }}
+service:
+  namespace: {{ .root.Release.Namespace }}
+  name: {{ include "schedclass.fullname" .root }}-webhook
+  port: {{ .root.Values.service.port }}
+  path: {{ .path }}
+{{- end }}
+{{- end }}
+
+{{- define "schedclass.injectCA" -}}
+{{- if .Values.certManager.enabled }}
+annotations:
+  cert-manager.io/inject-ca-from: {{ printf "%s/%s-webhook" .Release.Namespace (include "schedclass.fullname" .) }}
+{{- end }}
+{{- end }}
+
+{{/* Number of replicas of a role. */}}
+{{- define "schedclass.replicas" -}}
+{{- $own := (index .root.Values .role).replicaCount }}
+{{- if kindIs "invalid" $own }}{{ .root.Values.replicaCount }}{{ else }}{{ $own }}{{ end }}
+{{- end }}

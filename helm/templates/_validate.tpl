@@ -1,0 +1,33 @@
+{{/* Fails early, with one sentence, on values that contradict each other. */}}
+{{- define "schedclass.validate" -}}
+{{- $selfSigned := .Values.selfSigned.enabled }}
+{{- if and .Values.certManager.enabled $selfSigned }}
+{{- fail "certManager.enabled and selfSigned.enabled are both true: only one of them can make the certificates, set the other to false." }}
+{{- end }}
+{{- if and .Values.webhook.enabled (not .Values.certManager.enabled) (eq (toString $selfSigned) "false") }}
+{{- fail "certManager.enabled and selfSigned.enabled are both false: the webhook needs a certificate, set one of them to true or webhook.enabled to false." }}
+{{- end }}
+{{- if and .Values.certManager.issuerRef (not .Values.certManager.enabled) }}
+{{- fail "certManager.issuerRef is set, but certManager.enabled is false: enable cert-manager or remove the issuerRef." }}
+{{- end }}
+{{- if and .Values.certManager.issuerRef (not .Values.certManager.issuerRef.name) }}
+{{- fail "certManager.issuerRef has no name: name an issuer or remove the issuerRef." }}
+{{- end }}
+{{- with .Values.podDisruptionBudget }}
+{{- if not (or (kindIs "invalid" .minAvailable) (kindIs "invalid" .maxUnavailable)) }}
+{{- fail "podDisruptionBudget.minAvailable and podDisruptionBudget.maxUnavailable are both set: set one of them to null." }}
+{{- end }}
+{{- end }}
+{{- if eq (int .Values.webhook.port) (int .Values.probes.port) }}
+{{- fail (printf "webhook.port and probes.port are both %d: give them different ports." (int .Values.webhook.port)) }}
+{{- end }}
+{{- if and .Values.webhook.enabled (not .Values.deployments.enabled) (not .Values.webhook.url) }}
+{{- fail "deployments.enabled is false and webhook.url is empty: the API server could not reach the webhook, set webhook.url or webhook.enabled to false." }}
+{{- end }}
+{{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) }}
+{{- fail "serviceAccount.create is false and serviceAccount.name is empty: name the prefix of the ServiceAccounts that exist." }}
+{{- end }}
+{{- if le (int .Values.terminationGracePeriodSeconds) 30 }}
+{{- fail (printf "terminationGracePeriodSeconds is %d: the server may take 30 seconds to drain, use more." (int .Values.terminationGracePeriodSeconds)) }}
+{{- end }}
+{{- end }}
