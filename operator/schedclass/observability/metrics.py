@@ -1,0 +1,246 @@
+"""Prometheus metrics of one process, in a registry of their own.
+
+Labels come from fixed sets or from objects that are deleted with their series; never from what a
+tenant can write.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
+from prometheus_client.exposition import choose_encoder
+
+from schedclass import __version__
+from schedclass.domain.admission import Outcome
+from schedclass.domain.findings import Reason
+
+PREFIX: Final = "schedclass"
+
+_ADMISSION_BUCKETS: Final = (
+    *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
+    *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0),
+)
+_RECONCILE_BUCKETS: Final = (0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0)
+
+_FROM_THE_START: Final = (
+    ("CREATE", Outcome.PATCHED, Reason.CLASS_APPLIED),
+    ("CREATE", Outcome.UNCHANGED, Reason.NOT_PINNED),
+    ("CREATE", Outcome.UNCHANGED, Reason.CLASS_NOT_FOUND),
+    ("CREATE", Outcome.DENIED, Reason.NODE_NOT_ALLOWED),
+    ("CREATE", Outcome.UNKNOWN, Reason.CLASS_UNKNOWN),
+    ("CREATE", Outcome.UNKNOWN, Reason.INTERNAL_ERROR),
+)
+"""Series that alerts rest on: an absent one would not be a zero."""
+
+
+class Index(Protocol):
+    """What a cache shows of itself."""
+
+    @property
+    def synced(self) -> bool:
+        """Whether it is complete."""
+
+    @property
+    def last_activity(self) -> float | None:
+        """Monotonic seconds of the last sign of life of the API server; None before the first."""
+
+    def __len__(self) -> int: ...
+
+
+class Metrics:
+    """Everything the operator measures.
+
+    Attributes:
+        registry: what `render` exposes.
+    """
+
+    def __init__(self, *, revision: str = "unknown", process: bool = True) -> None:
+        """Make an independent set of metrics.
+
+        Args:
+            revision: commit of the build.
+            process: also expose CPU, memory and file descriptors of this process.
+        """
+        self.registry = CollectorRegistry()
+        if process:
+            ProcessCollector(registry=self.registry)
+            PlatformCollector(registry=self.registry)
+        build = self._gauge("build_info", "Version of the operator.", "version", "revision")
+        build.labels(__version__, revision).set(1)
+        self._make_admission()
+        self._make_classes()
+        self._make_controller()
+        self._make_adapters()
+
+    def _make_admission(self) -> None:
+        self._reviews = Counter(
+            f"{PREFIX}_admission_requests_total",
+            "Admission reviews answered, by what was decided and why.",
+            ("operation", "decision", "reason"),
+            registry=self.registry,
+        )
+        for operation, outcome, reason in _FROM_THE_START:
+            self._reviews.labels(operation, outcome.value, reason.value)
+        self._review_seconds = Histogram(
+            f"{PREFIX}_admission_duration_seconds",
+            "Time from the headers of an admission review to its answer.",
+            ("operation",),
+            buckets=_ADMISSION_BUCKETS,
+            registry=self.registry,
+        )
+
+    def _make_classes(self) -> None:
+        self._class_gauges = {
+            name: self._gauge(f"class_{name}", text, "class")
+            for name, text in (
+                ("ready", "Whether the SchedulingClass is Ready."),
+                ("nodes", "Nodes that satisfy the node constraints of the SchedulingClass."),
+                ("namespaces", "Namespaces the SchedulingClass applies to."),
+            )
+        }
+
+    def _make_controller(self) -> None:
+        self._reconcile_errors = Counter(
+            f"{PREFIX}_reconcile_errors_total",
+            "Reconciliations that failed and are tried again.",
+            ("controller",),
+            registry=self.registry,
+        )
+        self._reconcile_seconds = Histogram(
+            f"{PREFIX}_reconcile_duration_seconds",
+            "Time of one reconciliation.",
+            ("controller",),
+            buckets=_RECONCILE_BUCKETS,
+            registry=self.registry,
+        )
+        self._leader = self._gauge("leader", "Whether this replica is the leader.")
+
+    def _make_adapters(self) -> None:
+        self._index_objects = self._gauge(
+            "index_objects", "Objects in the cache of a resource.", "resource"
+        )
+        self._index_synced = self._gauge(
+            "index_synced", "Whether the cache of a resource is complete.", "resource"
+        )
+        self._last_sync = self._gauge(
+            "last_sync_timestamp_seconds",
+            "When the API server was last heard of about a resource; NaN before the first time.",
+            "resource",
+        )
+        self._expiry = self._gauge(
+            "certificate_expiry_timestamp_seconds",
+            "When the serving certificate expires; NaN while there is none.",
+        )
+        self._certificate_errors = Counter(
+            f"{PREFIX}_certificate_reload_errors_total",
+            "Serving certificates that could not be used or published.",
+            registry=self.registry,
+        )
+        self._events_dropped = Counter(
+            f"{PREFIX}_events_dropped_total",
+            "Events that could not be written.",
+            registry=self.registry,
+        )
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"{PREFIX}_{name}", text, labels, registry=self.registry)
+
+    def observe_admission(self, operation: str, decision: str, reason: str, seconds: float) -> None:
+        """Count one answered review; the signature the admission server calls."""
+        self._reviews.labels(operation, decision, reason).inc()
+        self._review_seconds.labels(operation).observe(seconds)
+
+    def set_class(self, name: str, status: Mapping[str, Any]) -> None:
+        """Show a class.
+
+        Args:
+            name: of the class.
+            status: its status as written to the API: `conditions`, `matchingNodes`,
+                `boundNamespaces`.
+        """
+        ready = any(
+            condition.get("type") == "Ready" and condition.get("status") == "True"
+            for condition in status.get("conditions") or ()
+        )
+        self._class_gauges["ready"].labels(name).set(ready)
+        self._class_gauges["nodes"].labels(name).set(status.get("matchingNodes") or 0)
+        self._class_gauges["namespaces"].labels(name).set(status.get("boundNamespaces") or 0)
+
+    def forget_class(self, name: str) -> None:
+        """Delete the series of a class, or a deleted class would alert for ever."""
+        for gauge in self._class_gauges.values():
+            gauge.remove_by_labels({"class": name})
+
+    def observe_reconcile(self, controller: str, seconds: float) -> None:
+        """Record how long one reconciliation took."""
+        self._reconcile_seconds.labels(controller).observe(seconds)
+
+    def count_reconcile_error(self, controller: str) -> None:
+        """Count one reconciliation that failed."""
+        self._reconcile_errors.labels(controller).inc()
+
+    def set_leader(self, leading: bool) -> None:
+        """Show whether this replica leads."""
+        self._leader.set(leading)
+
+    def follow_index(
+        self,
+        resource: str,
+        index: Index,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """Read the state of a cache at each scrape.
+
+        Args:
+            resource: plural name.
+            index: the cache, e.g. a `schedclass.kube.store.Store`.
+            monotonic: the clock of its `last_activity`.
+            wall: seconds since the epoch.
+        """
+
+        def last_sync() -> float:
+            if index.last_activity is None:
+                return math.nan
+            return wall() - (monotonic() - index.last_activity)
+
+        self._index_objects.labels(resource).set_function(lambda: float(len(index)))
+        self._index_synced.labels(resource).set_function(lambda: float(index.synced))
+        self._last_sync.labels(resource).set_function(last_sync)
+
+    def follow_certificate(self, expires_at: Callable[[], datetime | None]) -> None:
+        """Read at each scrape when the serving certificate expires."""
+
+        def timestamp() -> float:
+            moment = expires_at()
+            return math.nan if moment is None else moment.timestamp()
+
+        self._expiry.set_function(timestamp)
+
+    def count_certificate_error(self) -> None:
+        """Count one serving certificate that could not be used or published."""
+        self._certificate_errors.inc()
+
+    def count_dropped_event(self, count: int = 1) -> None:
+        """Count Events that could not be written."""
+        self._events_dropped.inc(count)
+
+    def render(self, accept: str = "") -> tuple[bytes, str]:
+        """The exposition and its content type.
+
+        Args:
+            accept: `Accept` header of the scraper, which chooses between the text formats.
+        """
+        encoder, content_type = choose_encoder(accept)
+        return encoder(self.registry), content_type
