@@ -1,14 +1,14 @@
 """Keeps the status of each SchedulingClass right, and protects those in use from deletion."""
 
+import datetime as dt
 import logging
-from collections.abc import Callable
 from typing import Any
 
 from schedclass.controller.bindings import Bindings
 from schedclass.controller.workqueue import WorkQueue
 from schedclass.domain import names
-from schedclass.domain.class_status import class_status, status_findings
-from schedclass.domain.findings import Finding, Severity
+from schedclass.domain.class_status import class_status
+from schedclass.domain.findings import Finding, Reason
 from schedclass.domain.schedulingclass import SchedulingClass
 from schedclass.kube.client import KubeClient
 from schedclass.kube.events import EventRecorder, ObjectRef
@@ -28,23 +28,21 @@ class ClassController:
         client: KubeClient,
         recorder: EventRecorder,
         metrics: Metrics,
-        now: Callable[[], str],
     ) -> None:
-        """`now` gives the wall-clock time as RFC 3339, for `lastTransitionTime`."""
+        """`bindings` tell which namespaces a class applies to."""
         self._state = state
         self._bindings = bindings
         self._client = client
         self._recorder = recorder
         self._metrics = metrics
-        self._now = now
-        self._told: dict[str, tuple[Finding, ...]] = {}
+        self._told: dict[str, Finding | None] = {}
         self.queue = WorkQueue()
         state.classes.on_change(lambda name, _old, _new: self.queue.add(name))
         state.nodes.on_change(lambda _name, _old, _new: self.mark_all())
 
     def mark_all(self) -> None:
         """Look at every class."""
-        self.queue.add_all(self._state.classes.keys())
+        self.queue.add_all(self._state.classes)
 
     async def reconcile(self, name: str) -> None:
         """Bring one class to its desired state.
@@ -66,7 +64,7 @@ class ClassController:
             nodes=self._state.nodes.values(),
             bound_namespaces=bound,
             previous=cls.status,
-            now=self._now(),
+            now=_now(),
         )
         self._tell(cls, status)
         self._metrics.set_class(name, status)
@@ -104,16 +102,23 @@ class ClassController:
         self._state.classes.apply("DELETED" if gone else "MODIFIED", answer)
 
     def _tell(self, cls: SchedulingClass, status: dict[str, Any]) -> None:
-        """Events for what is new about the class."""
-        found = tuple(
-            finding
-            for finding in status_findings(status)
-            if finding.severity is not Severity.NORMAL
-        )
-        for finding in found:
-            if finding not in self._told.get(cls.name, ()):
-                self._recorder.emit(_reference(cls), finding)
-        self._told[cls.name] = found
+        """An Event when the class is newly not ready, or not ready for another reason."""
+        finding = _why_not_ready(status)
+        if finding is not None and finding != self._told.get(cls.name):
+            self._recorder.emit(_reference(cls), finding)
+        self._told[cls.name] = finding
+
+
+def _why_not_ready(status: dict[str, Any]) -> Finding | None:
+    ready = next(c for c in status["conditions"] if c["type"] == "Ready")
+    if ready["status"] != "False":
+        return None
+    return Finding(Reason(ready["reason"]), ready["message"])
+
+
+def _now() -> str:
+    """RFC 3339 in UTC and whole seconds, as `metav1.Time`."""
+    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _reference(cls: SchedulingClass) -> ObjectRef:

@@ -193,8 +193,8 @@ def contested(namespace: dict[str, Any]) -> Finding:
         if entry.get("manager") != names.FIELD_MANAGER
     ]
     owners = sorted({entry["manager"] for entry in entries if _owns_class_label(entry)})
-    latest = max(entries, key=lambda entry: entry.get("time", ""), default={})
-    who = " and ".join(owners) or latest.get("manager") or "another writer"
+    by_time = sorted(entries, key=lambda entry: entry.get("time") or "")
+    who = " and ".join(owners) or (by_time[-1]["manager"] if by_time else "another writer")
     message = (
         f"{who} keeps changing the scheduling class back; let it ignore the label "
         f"{names.CLASS_KEY}, or set the class where the tenant is defined"

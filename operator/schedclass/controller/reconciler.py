@@ -52,16 +52,12 @@ class Reconciler:
         while True:
             key = await self.queue.get()
             try:
-                await self._wait_out_pause()
+                await asyncio.sleep(max(0.0, self._paused_until - time.monotonic()))
                 started = time.perf_counter()
                 await self._reconcile_once(key)
                 self._metrics.observe_reconcile(self.name, time.perf_counter() - started)
             finally:
                 self.queue.done(key)
-
-    async def _wait_out_pause(self) -> None:
-        while (left := self._paused_until - time.monotonic()) > 0:
-            await asyncio.sleep(left)
 
     async def _reconcile_once(self, key: str) -> None:
         try:

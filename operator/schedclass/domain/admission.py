@@ -131,7 +131,7 @@ def decide_pod(case: PodCase) -> Decision:
 def _no_class(case: PodCase) -> Decision | None:
     if case.effective.class_name is not None:
         return None
-    return _unchanged(Reason.NOT_PINNED, "no scheduling class applies to the namespace")
+    return unchanged(Reason.NOT_PINNED, "no scheduling class applies to the namespace")
 
 
 def _mirror_pod(case: PodCase) -> Decision | None:
@@ -145,14 +145,14 @@ def _mirror_pod(case: PodCase) -> Decision | None:
         NODES_GROUP in pod.groups and pod.username == NODE_USER_PREFIX + pod.node_name
     )
     if pod.node_name and written_by_its_node and names.MIRROR_POD in (pod.annotations or {}):
-        return _unchanged(Reason.MIRROR_POD, "mirror pods show what a node already runs")
+        return unchanged(Reason.MIRROR_POD, "mirror pods show what a node already runs")
     return None
 
 
 def _exempt_daemon_set(case: PodCase) -> Decision | None:
     """Who asks counts, not the ownerReference, which anybody can write."""
     if case.exempt_daemon_sets and case.pod.username == DAEMON_SET_CONTROLLER:
-        return _unchanged(Reason.DAEMON_SET_EXEMPT, "DaemonSet pods are exempt by configuration")
+        return unchanged(Reason.DAEMON_SET_EXEMPT, "DaemonSet pods are exempt by configuration")
     return None
 
 
@@ -194,9 +194,7 @@ def _pin(case: PodCase) -> Decision | None:
         key = jsonpointer.escape(names.CLASS_KEY)
         patch.append(_add(f"/metadata/annotations/{key}", class_name))
     if not patch:
-        return _unchanged(
-            Reason.ALREADY_RIGHT, f'already pinned to scheduling class "{class_name}"'
-        )
+        return unchanged(Reason.ALREADY_RIGHT, f'already pinned to scheduling class "{class_name}"')
     message = f'pinned to scheduling class "{class_name}"'
     finding = Finding(Reason.CLASS_APPLIED, message, Severity.NORMAL)
     return Decision(Outcome.PATCHED, finding, tuple(patch))
@@ -234,7 +232,7 @@ def _why_not_on_node(case: PodCase) -> str | None:
         return None
     return (
         f'node "{node.name}" is outside scheduling class "{case.class_name}" of the namespace: '
-        f"{refusal.message}"
+        f"{refusal}"
     )
 
 
@@ -243,23 +241,24 @@ def _add(path: str, value: object) -> dict[str, Any]:
     return {"op": "add", "path": path, "value": value}
 
 
-def _unchanged(reason: Reason, message: str) -> Decision:
+def unchanged(reason: Reason, message: str) -> Decision:
+    """Allowed as it is."""
     return Decision(Outcome.UNCHANGED, Finding(reason, message, Severity.NORMAL))
 
 
 def decide_namespace(
-    tree: NamespaceTree, obj: Mapping[str, Any], *, class_exists: Mapping[str, bool | None]
+    tree: NamespaceTree, obj: Mapping[str, Any], *, class_exists: bool | None
 ) -> Decision:
     """Stamp the effective class on a namespace that is created or updated.
 
     Args:
         tree: the known namespaces; the one under review need not be among them.
         obj: the new object.
-        class_exists: per class name whether it exists; None or missing when that is not known.
+        class_exists: whether the effective class exists; None when that is not known.
     """
     ns = parse_namespace(obj)
     if ns.deleting:
-        return _unchanged(Reason.NOT_MUTABLE, "the namespace is being deleted")
+        return unchanged(Reason.NOT_MUTABLE, "the namespace is being deleted")
     effective = effective_class(tree, ns)
     warnings = tuple(finding.message for finding in findings(tree, ns, effective))
     if ns.name in tree.excluded:
@@ -267,10 +266,9 @@ def decide_namespace(
             Reason.NAMESPACE_EXCLUDED, "the namespace is excluded from classes", Severity.NORMAL
         )
         return Decision(Outcome.UNCHANGED, finding, warnings=warnings)
-    exists = class_exists.get(effective.class_name or "")
-    if effective.class_name is not None and exists is False:
+    if effective.class_name is not None and class_exists is False:
         warnings += (class_not_found(effective, ns.name).message,)
-    desired = desired_keys(ns, effective, class_exists=exists)
+    desired = desired_keys(ns, effective, class_exists=class_exists)
     changes = merge_patch(NamespaceKeys.of(ns), desired)
     if not changes:
         finding = Finding(Reason.ALREADY_RIGHT, "nothing to change", Severity.NORMAL)
@@ -298,7 +296,7 @@ def decide_class(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Decis
     labels, finalizers and status of an invalid class can still be written.
     """
     if old is not None and old.get("spec") == new.get("spec"):
-        return _unchanged(Reason.ALREADY_RIGHT, "the spec is unchanged")
+        return unchanged(Reason.ALREADY_RIGHT, "the spec is unchanged")
     spec = new.get("spec")
     found = validate_spec(spec if isinstance(spec, Mapping) else {})
     errors = [finding for finding in found if finding.severity is Severity.ERROR]

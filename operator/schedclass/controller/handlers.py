@@ -1,0 +1,47 @@
+"""Kopf's part of the controller: it watches, and each event goes into the stores.
+
+Handlers of events only: they leave no annotation and no finalizer on anything, and what they do is
+level-triggered, so that a lost or doubled event does no harm.
+"""
+
+from typing import Any
+
+import kopf
+
+from schedclass.domain import names
+from schedclass.kube.state import ClusterState
+from schedclass.kube.store import Store
+
+
+def register(registry: kopf.OperatorRegistry, state: ClusterState) -> None:
+    """Register the handlers of namespaces, nodes and classes."""
+
+    @kopf.on.event("", "v1", "namespaces", id="namespaces", registry=registry)
+    async def namespace(event: kopf.RawEvent, **_: Any) -> None:
+        _take(state.namespaces, event)
+
+    @kopf.on.event("", "v1", "nodes", id="nodes", registry=registry)
+    async def node(event: kopf.RawEvent, **_: Any) -> None:
+        _take(state.nodes, event)
+
+    @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, id="classes", registry=registry)
+    async def scheduling_class(event: kopf.RawEvent, **_: Any) -> None:
+        _take(state.classes, event)
+
+
+def controller_settings() -> kopf.OperatorSettings:
+    """Settings of Kopf for watching: nothing stored, nothing throttled, dead watches noticed."""
+    settings = kopf.OperatorSettings()
+    settings.watching.server_timeout = 290
+    settings.watching.connect_timeout = 10
+    settings.watching.inactivity_timeout = 75  # bookmarks come about once a minute
+    settings.watching.chunk_size = 500
+    settings.networking.connect_timeout = 10
+    settings.networking.request_timeout = 30
+    settings.queueing.worker_limit = None  # a limit would throttle events to a trickle
+    return settings
+
+
+def _take(store: Store[Any], event: kopf.RawEvent) -> None:
+    # Objects that were there when the watch began come with type None.
+    store.apply(event["type"] or "ADDED", event["object"])

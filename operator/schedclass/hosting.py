@@ -1,0 +1,61 @@
+"""How Kopf is hosted: under our client's identity, in our event loop, until told to stop."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import aiohttp
+import kopf
+
+from schedclass.kube.client import KubeClient
+
+
+def register_login(registry: kopf.OperatorRegistry, client: KubeClient) -> None:
+    """Give Kopf the credentials of `client`.
+
+    A static token would end the process when it expires: Kopf logs in anew only after a 401, and
+    ends if the file still holds the old token then. So the session reads the token per request.
+    """
+
+    @kopf.on.login(registry=registry)
+    async def login(**_: object) -> kopf.AiohttpSession:
+        # Each watch holds a connection for as long as it lives.
+        connector = aiohttp.TCPConnector(limit=0, ssl=client.ssl_context)
+        session = aiohttp.ClientSession(connector=connector, middlewares=[_authorize(client)])
+        return kopf.AiohttpSession(server=client.server, aiohttp_session=session)
+
+
+def _authorize(client: KubeClient) -> aiohttp.ClientMiddlewareType:
+    async def authorize(
+        request: aiohttp.ClientRequest,
+        handler: Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]],
+    ) -> aiohttp.ClientResponse:
+        sent = await client.credentials.authorization()
+        if sent is not None:
+            request.headers["Authorization"] = sent
+        response = await handler(request)
+        if response.status == 401 and (other := await client.credentials.renewed(sent)):
+            response.release()
+            request.headers["Authorization"] = other
+            response = await handler(request)
+        return response
+
+    return authorize
+
+
+async def run_kopf(
+    registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings, stop: asyncio.Event
+) -> None:
+    """Run Kopf until `stop` is set or it ends by itself.
+
+    Raises:
+        Exception: whatever ended it; the process must then end too, to be started afresh.
+    """
+    settings.peering.standalone = True  # a Lease elects the leader, see kube/lease.py
+    settings.admission.managed = None  # the chart owns the webhook configurations
+    settings.posting.enabled = False  # Events are written on purpose, see kube/events.py
+    settings.posting.loggers = False
+    settings.execution.max_workers = 1  # all handlers are coroutines
+    settings.process.ultimate_exiting_timeout = 25  # below terminationGracePeriodSeconds
+    await kopf.operator(
+        registry=registry, settings=settings, standalone=True, clusterwide=True, stop_flag=stop
+    )

@@ -1,0 +1,112 @@
+"""From an admission request to a decision: gathers what the domain needs, then asks it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from schedclass.domain.admission import (
+    ClassState,
+    Decision,
+    Outcome,
+    PodCase,
+    PodRequest,
+    decide_class,
+    decide_namespace,
+    decide_pod,
+    unchanged,
+)
+from schedclass.domain.findings import Finding, Reason, Severity
+from schedclass.domain.inheritance import effective_class
+from schedclass.domain.namespaces import parse_namespace
+from schedclass.domain.nodes import Node
+from schedclass.kube.events import EventRecorder, ObjectRef
+from schedclass.kube.state import ClusterState
+from schedclass.webhook.live import LiveReader, Undecided
+from schedclass.webhook.reviews import Review
+
+
+class AdmissionService:
+    """Answers reviews from memory; knows nothing of HTTP and Kopf."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        live: LiveReader,
+        recorder: EventRecorder,
+        *,
+        exempt_daemon_sets: bool,
+        controller_user: str,
+    ) -> None:
+        """`controller_user` is the one whose writes on namespaces are never corrected."""
+        self._state = state
+        self._live = live
+        self._recorder = recorder
+        self._exempt_daemon_sets = exempt_daemon_sets
+        self._controller_user = controller_user
+
+    async def pod(self, review: Review) -> Decision:
+        """Decide on a pod that is created."""
+        pod = _pod_request(review)
+        if pod.namespace in self._state.tree.excluded:
+            return unchanged(Reason.NAMESPACE_EXCLUDED, "the namespace is excluded from classes")
+        try:
+            effective = await self._live.effective(pod.namespace)
+            view = await self._live.class_view(effective.class_name)
+            node = self._node(pod.node_name) if effective.class_name is not None else None
+        except Undecided as undecided:
+            return _undecided(undecided)
+        decision = decide_pod(
+            PodCase(pod, effective, view, node, exempt_daemon_sets=self._exempt_daemon_sets)
+        )
+        if decision.event and not review.dry_run:
+            ns = self._state.tree.get(pod.namespace)
+            uid = ns.uid if ns else ""
+            reference = ObjectRef("v1", "Namespace", pod.namespace, uid, namespace=pod.namespace)
+            self._recorder.emit(reference, decision.finding)
+        return decision
+
+    async def namespace(self, review: Review) -> Decision:
+        """Decide on a namespace that is created or updated.
+
+        The controller's own writes pass as they are: its tree may be ahead of ours, and a
+        correction from an older one would undo them.
+        """
+        if review.username == self._controller_user:
+            return unchanged(Reason.ALREADY_RIGHT, "written by the controller")
+        if not self._state.namespaces.synced:
+            return _undecided(Undecided("the namespaces have not been listed yet"))
+        obj = review.object or {}
+        name = effective_class(self._state.tree, parse_namespace(obj)).class_name
+        view = await self._live.class_view(name)
+        exists = None if view.state is ClassState.UNKNOWN else view.state is ClassState.EXISTS
+        return decide_namespace(self._state.tree, obj, class_exists=exists)
+
+    async def scheduling_class(self, review: Review) -> Decision:
+        """Validate a SchedulingClass that is created or updated."""
+        return decide_class(review.object or {}, review.old_object)
+
+    def _node(self, name: str) -> Node | None:
+        if not name:
+            return None
+        if not self._state.nodes.synced:
+            raise Undecided("the nodes have not been listed yet")
+        return self._state.nodes.get(name)
+
+
+def _pod_request(review: Review) -> PodRequest:
+    obj = review.object or {}
+    spec = obj.get("spec")
+    has_spec = isinstance(spec, Mapping)
+    fields: Mapping[str, Any] = spec if isinstance(spec, Mapping) else {}
+    return PodRequest(
+        namespace=review.namespace or "",
+        node_name=str(fields.get("nodeName") or ""),
+        scheduler_name=str(fields.get("schedulerName") or ""),
+        annotations=obj.get("metadata", {}).get("annotations"),
+        has_spec=has_spec,
+        username=review.username,
+        groups=review.groups,
+    )
+
+
+def _undecided(why: Undecided) -> Decision:
+    return Decision(Outcome.UNKNOWN, Finding(Reason.CLASS_UNKNOWN, str(why), Severity.ERROR))
