@@ -46,7 +46,16 @@ def _label_key(description: str = "") -> Schema:
 
 
 def _label_value() -> Schema:
-    return string_schema(maxLength=63, pattern=rf"^({LABEL_NAME})?$")
+    return _nullable(string_schema(maxLength=63, pattern=rf"^({LABEL_NAME})?$"))
+
+
+def _nullable(schema: Schema) -> Schema:
+    """An entry of a list or map that may be null, which a pod reads as empty.
+
+    Above all for `nodeSelector: {pool: }`: a null that is not allowed is *dropped* from a map, and
+    with it the constraint.
+    """
+    return schema | {"nullable": True}
 
 
 def _labels(description: str) -> Schema:
@@ -103,7 +112,7 @@ def _node_requirement(*, any_value: bool) -> Schema:
             ),
             "values": list_schema(
                 "Values to compare with: some for In and NotIn, one for Gt and Lt, else none.",
-                string_schema() if any_value else _label_value(),
+                _nullable(string_schema()) if any_value else _label_value(),
             ),
         },
         required=("key", "operator"),
@@ -161,7 +170,7 @@ def _node_affinity() -> Schema:
         {
             "nodeSelectorTerms": list_schema(
                 "Alternatives: a node is allowed if at least one term matches it.",
-                term,
+                _nullable(term),
                 min_items=1,
                 max_items=MAX_TERMS,
             )
