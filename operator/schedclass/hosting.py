@@ -1,7 +1,9 @@
 """How Kopf is hosted: under our client's identity, in our event loop, until told to stop."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import signal
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any
 
 import aiohttp
 import kopf
@@ -43,9 +45,19 @@ def _authorize(client: KubeClient) -> aiohttp.ClientMiddlewareType:
 
 
 async def run_kopf(
-    registry: kopf.OperatorRegistry, settings: kopf.OperatorSettings, stop: asyncio.Event
+    registry: kopf.OperatorRegistry,
+    settings: kopf.OperatorSettings,
+    stop: asyncio.Event,
+    background: Iterable[asyncio.Task[object]] = (),
 ) -> None:
-    """Run Kopf until `stop` is set or it ends by itself.
+    """Run Kopf until `stop` is set, SIGTERM comes, or it ends by itself.
+
+    Args:
+        registry: the handlers.
+        settings: what the role has set; what all roles share is set here.
+        stop: ends the operator.
+        background: tasks to cancel when Kopf stops. Left running, they would hold up its exit for
+            five seconds, as it waits for every task that was created since its start.
 
     Raises:
         Exception: whatever ended it; the process must then end too, to be started afresh.
@@ -56,6 +68,37 @@ async def run_kopf(
     settings.posting.loggers = False
     settings.execution.max_workers = 1  # all handlers are coroutines
     settings.process.ultimate_exiting_timeout = 25  # below terminationGracePeriodSeconds
+
+    @kopf.on.cleanup(registry=registry)
+    async def cancel_background(**_: object) -> None:
+        for task in background:
+            task.cancel()
+
     await kopf.operator(
         registry=registry, settings=settings, standalone=True, clusterwide=True, stop_flag=stop
     )
+
+
+async def unless_stopped(stop: asyncio.Event, waiting: Coroutine[Any, Any, object]) -> bool:
+    """Wait for something that may take for ever; returns False if `stop` was set before."""
+    stopping = asyncio.create_task(stop.wait())
+    task = asyncio.create_task(waiting)
+    try:
+        await asyncio.wait({stopping, task}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        if not task.done():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    if task.cancelled():
+        return False
+    await task
+    return True
+
+
+def stop_on_signals() -> asyncio.Event:
+    """An event that SIGTERM and SIGINT set, until Kopf takes the signals over."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    return stop

@@ -1,5 +1,6 @@
 """Writes the effective class onto namespaces, level-triggered, one namespace at a time."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
@@ -29,6 +30,7 @@ logger = logging.getLogger(__name__)
 FIRST_HOLD = 1.0
 LONGEST_HOLD = 300.0
 FORGET_AFTER = 900.0
+PRIMED_AT_ONCE = 500
 
 
 @dataclass
@@ -74,8 +76,19 @@ class InheritanceController:
         state.on_affected = self.queue.add_all
         state.classes.on_change(self._class_changed)
 
+    async def prime(self) -> None:
+        """Find out which class each namespace is bound to, and ask for each to be looked at.
+
+        What counts the namespaces of a class must wait for this: before it, none are known.
+        """
+        for number, ns in enumerate(list(self._state.tree)):
+            self._bind(ns.name, effective_class(self._state.tree, ns).class_name)
+            if number % PRIMED_AT_ONCE == 0:
+                await asyncio.sleep(0)
+        self.mark_all()
+
     def mark_all(self) -> None:
-        """Look at every namespace: at start, and after each complete list."""
+        """Ask for every namespace to be looked at."""
         self.queue.add_all(ns.name for ns in self._state.tree)
 
     async def reconcile(self, name: str) -> None:

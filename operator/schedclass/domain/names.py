@@ -27,7 +27,7 @@ INHERITED_CLASS: Final = f"{PREFIX}/inherited-scheduling-class"
 differs from it was written by somebody else since, so it is a wish (see domain/inheritance.py)."""
 
 INHERITED_FROM_UID: Final = f"{PREFIX}/inherited-from-uid"
-"""Annotation of a namespace: uid of the ancestor, so that a re-created one is not mistaken for it."""
+"""Annotation of a namespace: uid of that ancestor, so that a re-created one is told apart."""
 
 ENFORCED: Final = f"{PREFIX}/enforced"
 """Label of a namespace: "true" while the effective class exists. Policies select on it."""

@@ -369,12 +369,6 @@ def _fields(rule: HandlerRule, review: Review) -> dict[str, Any]:
 
 
 def admission_settings(settings: kopf.OperatorSettings, server: AdmissionServer) -> None:
-    """Let Kopf host `server` and nothing else: no watches, no peering, no configuration writes."""
-    settings.peering.standalone = True
+    """Let Kopf host `server` and watch nothing."""
     settings.scanning.disabled = True
-    settings.admission.managed = None  # the chart owns the webhook configurations
     settings.admission.server = cast("Any", server)
-    settings.posting.enabled = False
-    settings.posting.loggers = False
-    settings.execution.max_workers = 1
-    settings.process.ultimate_exiting_timeout = 25

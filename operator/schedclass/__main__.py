@@ -1,0 +1,5 @@
+"""`python -m schedclass`."""
+
+from schedclass.main import app
+
+app()

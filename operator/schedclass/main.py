@@ -1,0 +1,86 @@
+"""The entry point of the role processes: `python -m schedclass webhook|controller|release`."""
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+
+import typer
+import uvloop
+
+from schedclass.controller.cleanup import release_classes
+from schedclass.controller.role import ControllerRole
+from schedclass.kube.client import KubeClient
+from schedclass.kube.errors import KubeError
+from schedclass.kube.lease import LeadershipLost
+from schedclass.observability.logs import configure_logging
+from schedclass.settings import Settings, SettingsError, load_settings
+from schedclass.webhook.role import WebhookRole
+
+EXPECTED = (KubeError, LeadershipLost, OSError)
+"""Ends of a process that need no traceback: what happened is in the message."""
+
+app = typer.Typer(
+    help="Placement policy for multi-tenant Kubernetes.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.command()
+def webhook() -> None:
+    """Answer admission reviews; any number of replicas."""
+    _run("webhook", lambda settings, client: WebhookRole(settings, client, _instance()).run())
+
+
+@app.command()
+def controller() -> None:
+    """Keep namespaces, classes and certificates right; one replica leads."""
+    _run("controller", lambda settings, client: ControllerRole(settings, client, _instance()).run())
+
+
+@app.command()
+def release() -> None:
+    """Take label and finalizer off every class, so that nothing holds them once we are gone."""
+    _run("release", lambda _, client: release_classes(client))
+
+
+def _run(role: str, start: Callable[[Settings, KubeClient], Awaitable[None]]) -> None:
+    try:
+        settings = load_settings()
+    except SettingsError as error:
+        _exit(str(error), 2)
+    configure_logging(settings.log_level, settings.log_format, engine_reports=role == "controller")
+
+    async def main() -> None:
+        async with await KubeClient.load(role=role) as client:
+            await start(settings, client)
+
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(main())
+    except (KubeError, LeadershipLost, OSError, ExceptionGroup) as error:
+        expected = [leaf for leaf in _leaves(error) if isinstance(leaf, EXPECTED)]
+        if len(expected) < len(_leaves(error)):
+            raise
+        _exit("; ".join(str(leaf) for leaf in expected), 1)
+
+
+def _leaves(error: BaseException) -> list[BaseException]:
+    """The exceptions in a group of groups, or the one that is no group."""
+    if isinstance(error, BaseExceptionGroup):
+        return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
+    return [error]
+
+
+def _instance() -> str:
+    """A name for this start of the process: two starts in one Pod are two candidates."""
+    return f"{socket.gethostname()}_{os.getpid()}_{os.urandom(3).hex()}"
+
+
+def _exit(message: str, code: int) -> None:
+    """One sentence for a person, then out."""
+    sys.stderr.write(f"{message}\n")
+    raise SystemExit(code)
