@@ -155,7 +155,7 @@ def as_kopf_handler(handler: ReviewHandler) -> KopfHandler:
     """
 
     @functools.wraps(handler)
-    async def call(*, headers: Mapping[str, Any], **_: Any) -> None:  # noqa: ANN401
+    async def call(*, headers: Mapping[str, Any], **_: Any) -> None:
         review = Review.of(headers)
         try:
             await handler(review)
@@ -337,7 +337,7 @@ def _object(value: object, path: str) -> Json | None:
         if metadata.get(name) is not None:
             _mapping(metadata[name], f"{path}.metadata.{name}")
     spec_is_null = "spec" in obj and obj["spec"] is None
-    if "metadata" in obj and not spec_is_null and None not in metadata.values():
+    if obj.get("metadata") is metadata and not spec_is_null and None not in metadata.values():
         return obj
     return {
         **{key: value for key, value in obj.items() if not (key == "spec" and spec_is_null)},
