@@ -15,8 +15,8 @@
 
 {{/* Selectors are immutable: name, instance and component only. Takes (dict "root" . "role" ROLE). */}}
 {{- define "schedclass.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "schedclass.name" .root }}
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/name: {{ include "schedclass.name" .root | quote }}
+app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .role }}
 {{- end }}
 
@@ -90,7 +90,7 @@ is ever rendered: cert-manager or the controller fills it in, and an upgrade mus
 url: {{ printf "%s%s" (trimSuffix "/" .root.Values.webhook.url) .path | quote }}
 {{- else }}
 service:
-  namespace: {{ .root.Release.Namespace }}
+  namespace: {{ .root.Release.Namespace | quote }}
   name: {{ include "schedclass.fullname" .root }}-webhook
   port: {{ .root.Values.service.port }}
   path: {{ .path }}

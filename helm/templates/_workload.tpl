@@ -5,7 +5,7 @@
     fieldRef:
       fieldPath: metadata.namespace
 - name: SCHEDCLASS_RELEASE
-  value: {{ include "schedclass.fullname" .root }}
+  value: {{ include "schedclass.fullname" .root | quote }}
 - name: SCHEDCLASS_PROBE_PORT
   value: {{ .root.Values.probes.port | quote }}
 {{- if eq .role "webhook" }}
@@ -121,7 +121,7 @@ apiVersion: apps/v1
 kind: Deployment
 metadata:
   name: {{ include "schedclass.fullname" .root }}-{{ .role }}
-  namespace: {{ .root.Release.Namespace }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels:
     {{- include "schedclass.labels" . | nindent 4 }}
 spec:
@@ -153,7 +153,7 @@ spec:
         {{- toYaml . | nindent 8 }}
       {{- end }}
     spec:
-      serviceAccountName: {{ include "schedclass.serviceAccount" . }}
+      serviceAccountName: {{ include "schedclass.serviceAccount" . | quote }}
       automountServiceAccountToken: true
       # Variables of a Service named after the release would look like settings.
       enableServiceLinks: false
@@ -162,7 +162,7 @@ spec:
         {{- toYaml . | nindent 8 }}
       {{- end }}
       {{- with $values.priorityClassName }}
-      priorityClassName: {{ . }}
+      priorityClassName: {{ . | quote }}
       {{- end }}
       terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
       {{- if $hostNetwork }}
@@ -209,7 +209,7 @@ apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
   name: {{ include "schedclass.fullname" .root }}-{{ .role }}
-  namespace: {{ .root.Release.Namespace }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels:
     {{- include "schedclass.labels" . | nindent 4 }}
 spec:
@@ -231,7 +231,7 @@ apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata:
   name: {{ include "schedclass.fullname" .root }}-{{ .role }}
-  namespace: {{ .root.Release.Namespace }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels:
     {{- include "schedclass.labels" . | nindent 4 }}
 spec:
@@ -255,8 +255,8 @@ spec:
 apiVersion: v1
 kind: ServiceAccount
 metadata:
-  name: {{ include "schedclass.serviceAccount" . }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ include "schedclass.serviceAccount" . | quote }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels:
     {{- include "schedclass.labels" . | nindent 4 }}
   {{- with .root.Values.serviceAccount.annotations }}
@@ -280,14 +280,14 @@ roleRef:
   name: {{ include "schedclass.fullname" .root }}-{{ .role }}
 subjects:
   - kind: ServiceAccount
-    name: {{ include "schedclass.serviceAccount" . }}
-    namespace: {{ .root.Release.Namespace }}
+    name: {{ include "schedclass.serviceAccount" . | quote }}
+    namespace: {{ .root.Release.Namespace | quote }}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
   name: {{ include "schedclass.fullname" .root }}-{{ .role }}
-  namespace: {{ .root.Release.Namespace }}
+  namespace: {{ .root.Release.Namespace | quote }}
   labels:
     {{- include "schedclass.labels" . | nindent 4 }}
 roleRef:
@@ -296,6 +296,6 @@ roleRef:
   name: {{ include "schedclass.fullname" .root }}-{{ .role }}
 subjects:
   - kind: ServiceAccount
-    name: {{ include "schedclass.serviceAccount" . }}
-    namespace: {{ .root.Release.Namespace }}
+    name: {{ include "schedclass.serviceAccount" . | quote }}
+    namespace: {{ .root.Release.Namespace | quote }}
 {{- end }}

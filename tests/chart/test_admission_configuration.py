@@ -1,0 +1,184 @@
+"""What the API server sends to the webhook, and what it must never wait for the webhook with."""
+
+from typing import Any
+
+import pytest
+
+from tests.chart.rendering import Chart, Object
+
+Values = dict[str, Any]
+
+
+def webhooks(chart: Chart, values: Values | None = None, **render: str) -> dict[str, Object]:
+    rendered = chart.render(values, **render)
+    configurations = (
+        *rendered.all("MutatingWebhookConfiguration"),
+        *rendered.all("ValidatingWebhookConfiguration"),
+    )
+    return {hook["name"].split(".")[0]: hook for c in configurations for hook in c["webhooks"]}
+
+
+def excluded_names(hook: Object) -> list[str]:
+    (expression,) = hook["namespaceSelector"]["matchExpressions"]
+    assert (expression["key"], expression["operator"]) == ("kubernetes.io/metadata.name", "NotIn")
+    return list(expression["values"])
+
+
+def conditions(hook: Object) -> dict[str, str]:
+    return {c["name"]: c["expression"] for c in hook.get("matchConditions", ())}
+
+
+@pytest.mark.parametrize("hook", ["pods", "namespaces"])
+def test_namespaces_the_cluster_lives_on_never_wait_for_the_webhook(
+    chart: Chart, hook: str
+) -> None:
+    names = excluded_names(webhooks(chart, namespace="sched-x")[hook])
+    assert set(names) >= {"kube-system", "kube-public", "kube-node-lease", "default", "sched-x"}
+
+
+@pytest.mark.parametrize("hook", ["pods", "namespaces"])
+def test_the_floor_of_exclusions_cannot_be_configured_away(chart: Chart, hook: str) -> None:
+    names = excluded_names(webhooks(chart, {"excludedNamespaces": []})[hook])
+    assert names == ["kube-node-lease", "kube-public", "kube-system", "ops"]
+
+
+def test_patterns_of_excluded_namespaces_become_conditions(chart: Chart) -> None:
+    hooks = webhooks(chart, {"excludedNamespaces": ["kube-*", "a?c", "*-infra", "plain"]})
+    tests = [
+        "{}.startsWith('kube-')",
+        "{}.matches('^a.c$')",
+        "{}.matches('^.*-infra$')",
+    ]
+    for hook, subject in (("pods", "request.namespace"), ("namespaces", "request.name")):
+        expected = " || ".join(test.format(subject) for test in tests)
+        assert conditions(hooks[hook])["not-an-excluded-namespace"] == f"!({expected})"
+        assert "plain" in excluded_names(hooks[hook])
+
+
+def test_the_processes_exclude_the_same_namespaces(chart: Chart) -> None:
+    rendered = chart.render({"excludedNamespaces": ["x-*", "y"]})
+    for name, spec in rendered.pod_specs().items():
+        env = {e["name"]: e.get("value") for e in spec["containers"][0]["env"]}
+        assert env["SCHEDCLASS_EXCLUDED_NAMESPACES"] == (
+            "x-*,y,kube-system,kube-public,kube-node-lease"
+        ), name
+
+
+def test_no_pod_is_exempt_by_anything_its_author_writes(chart: Chart) -> None:
+    pods = webhooks(chart)["pods"]
+    assert "objectSelector" not in pods
+    assert "object." not in "".join(conditions(pods).values()).replace("request.", "")
+
+
+def test_pods_are_sent_at_creation_only(chart: Chart) -> None:
+    pods = webhooks(chart)["pods"]
+    (rule,) = pods["rules"]
+    assert rule["operations"] == ["CREATE"]
+    assert rule["resources"] == ["pods"]
+    assert pods["failurePolicy"] == "Ignore"
+    assert pods["timeoutSeconds"] == 3
+    assert pods["reinvocationPolicy"] == "IfNeeded"
+    assert pods["matchPolicy"] == "Equivalent"
+    assert pods["sideEffects"] == "NoneOnDryRun"
+
+
+def test_the_controllers_own_writes_to_namespaces_are_not_sent(chart: Chart) -> None:
+    expression = conditions(webhooks(chart)["namespaces"])["not-the-controller"]
+    user = "system:serviceaccount:ops:rel-schedclass-controller"
+    assert expression == f"request.userInfo.username != '{user}'"
+    specs = chart.render().pod_specs().values()
+    users = {
+        e["value"]
+        for spec in specs
+        for e in spec["containers"][0]["env"]
+        if e["name"] == "SCHEDCLASS_CONTROLLER_USER"
+    }
+    assert users == {user}
+
+
+def test_the_api_server_calls_the_service_of_the_release(chart: Chart) -> None:
+    values = {"service": {"port": 8443}}
+    for hook, path in (
+        ("pods", "/mutate-pods"),
+        ("namespaces", "/mutate-namespaces"),
+        ("schedulingclasses", "/validate-schedulingclasses"),
+    ):
+        assert webhooks(chart, values, namespace="sched-x")[hook]["clientConfig"] == {
+            "service": {
+                "namespace": "sched-x",
+                "name": "rel-schedclass-webhook",
+                "port": 8443,
+                "path": path,
+            }
+        }
+
+
+@pytest.mark.parametrize("url", ["https://127.0.0.1:9443", "https://127.0.0.1:9443/"])
+def test_a_url_takes_the_place_of_the_service(chart: Chart, url: str) -> None:
+    hooks = webhooks(chart, {"webhook": {"url": url}})
+    assert {hook["clientConfig"]["url"] for hook in hooks.values()} == {
+        "https://127.0.0.1:9443/mutate-pods",
+        "https://127.0.0.1:9443/mutate-namespaces",
+        "https://127.0.0.1:9443/validate-schedulingclasses",
+    }
+
+
+def test_no_ca_is_rendered_so_that_an_upgrade_resets_none(chart: Chart) -> None:
+    for values in ({}, {"certManager": {"enabled": True}}):
+        assert not [h for h in webhooks(chart, values).values() if "caBundle" in h["clientConfig"]]
+
+
+def test_cert_manager_fills_in_the_ca_of_the_certificate_that_is_served(chart: Chart) -> None:
+    rendered = chart.render(
+        {"certManager": {"enabled": True}, "certificate": {"hosts": ["10.0.0.1", "a.b"]}}
+    )
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        annotations = rendered.one(kind, "rel-schedclass")["metadata"]["annotations"]
+        assert annotations["cert-manager.io/inject-ca-from"] == "ops/rel-schedclass-webhook"
+    spec = rendered.one("Certificate", "rel-schedclass-webhook")["spec"]
+    assert spec["secretName"] == "rel-schedclass-webhook-tls"
+    assert spec["dnsNames"][2:] == [
+        "rel-schedclass-webhook.ops.svc",
+        "rel-schedclass-webhook.ops.svc.cluster.local",
+        "a.b",
+    ]
+    assert spec["ipAddresses"] == ["10.0.0.1"]
+    issuer = rendered.one("Issuer", spec["issuerRef"]["name"])
+    ca = rendered.one("Certificate", "rel-schedclass-ca")["spec"]
+    assert issuer["spec"]["ca"]["secretName"] == ca["secretName"]
+
+
+def test_an_issuer_of_ones_own_replaces_the_ca_of_the_release(chart: Chart) -> None:
+    issuer = {"name": "corp", "kind": "ClusterIssuer"}
+    rendered = chart.render({"certManager": {"enabled": True, "issuerRef": issuer}})
+    assert not rendered.all("Issuer")
+    (certificate,) = rendered.all("Certificate")
+    assert certificate["spec"]["issuerRef"] == {**issuer, "group": "cert-manager.io"}
+
+
+def test_without_the_webhook_nothing_is_sent_and_nothing_serves(chart: Chart) -> None:
+    rendered = chart.render({"webhook": {"enabled": False}})
+    kinds = {obj["kind"] for obj in rendered}
+    assert not [kind for kind in kinds if "WebhookConfiguration" in kind]
+    assert "Service" not in kinds
+    assert set(rendered.pod_specs()) == {
+        "Deployment/rel-schedclass-controller",
+        "Job/rel-schedclass-cleanup",
+    }
+
+
+def test_more_conditions_narrow_what_is_sent(chart: Chart) -> None:
+    condition = {"name": "mine", "expression": "true"}
+    expression = {"key": "team", "operator": "Exists"}
+    values = {"webhook": {"matchConditions": [condition], "namespaceSelector": [expression]}}
+    pods = webhooks(chart, values)["pods"]
+    assert condition in pods["matchConditions"]
+    assert pods["namespaceSelector"]["matchExpressions"][1:] == [expression]
+    assert len(pods["matchConditions"]) == 2
+
+
+def test_deletion_of_a_class_in_use_can_be_only_warned_about(chart: Chart) -> None:
+    values = {"classDeletion": {"action": "Warn"}}
+    for chosen, actions in ((None, ["Deny", "Audit"]), (values, ["Warn", "Audit"])):
+        binding = chart.render(chosen).all("ValidatingAdmissionPolicyBinding")[0]
+        assert binding["spec"]["validationActions"] == actions

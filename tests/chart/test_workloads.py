@@ -1,0 +1,202 @@
+"""The Deployments: restricted pods, probes, spread, and every value where it belongs."""
+
+from typing import Any
+
+import pytest
+
+from tests.chart.rendering import Chart, Object
+
+WEBHOOK = "Deployment/rel-schedclass-webhook"
+CONTROLLER = "Deployment/rel-schedclass-controller"
+CLEANUP = "Job/rel-schedclass-cleanup"
+
+
+def container(chart: Chart, workload: str, values: dict[str, Any] | None = None) -> Object:
+    (found,) = chart.render(values).pod_specs()[workload]["containers"]
+    return dict(found)
+
+
+def env(found: Object) -> dict[str, str]:
+    return {e["name"]: e.get("value", "") for e in found["env"]}
+
+
+@pytest.mark.parametrize("workload", [WEBHOOK, CONTROLLER, CLEANUP])
+def test_pods_meet_the_restricted_pod_security_standard(chart: Chart, workload: str) -> None:
+    spec = chart.render().pod_specs()[workload]
+    pod = spec["securityContext"]
+    assert pod["runAsNonRoot"] is True
+    assert (pod["runAsUser"], pod["runAsGroup"]) == (65532, 65532)
+    assert pod["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
+    (found,) = spec["containers"]
+    assert found["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert all("hostPath" not in volume for volume in spec["volumes"])
+    assert {"name": "tmp", "mountPath": "/tmp"} in found["volumeMounts"]  # noqa: S108
+
+
+@pytest.mark.parametrize("workload", [WEBHOOK, CONTROLLER])
+def test_each_process_is_probed_over_http(chart: Chart, workload: str) -> None:
+    found = container(chart, workload, {"probes": {"port": 7000}})
+    ports = {port["name"]: port["containerPort"] for port in found["ports"]}
+    assert ports["probes"] == 7000
+    assert env(found)["SCHEDCLASS_PROBE_PORT"] == "7000"
+    paths = {"livenessProbe": "/healthz", "readinessProbe": "/readyz", "startupProbe": "/healthz"}
+    for probe, path in paths.items():
+        assert found[probe]["httpGet"] == {"path": path, "port": "probes"}
+
+
+def test_one_value_moves_the_port_everywhere(chart: Chart) -> None:
+    values = {"webhook": {"port": 10250}, "networkPolicy": {"enabled": True}}
+    rendered = chart.render(values)
+    assert "9443" not in rendered.text
+    found = container(chart, WEBHOOK, values)
+    assert {"name": "webhook", "containerPort": 10250, "protocol": "TCP"} in found["ports"]
+    assert env(found)["SCHEDCLASS_WEBHOOK_PORT"] == "10250"
+    policy = rendered.one("NetworkPolicy", "rel-schedclass-webhook")
+    assert 10250 in [port["port"] for port in policy["spec"]["ingress"][0]["ports"]]
+    (port,) = rendered.one("Service", "rel-schedclass-webhook")["spec"]["ports"]
+    assert port["targetPort"] == "webhook"
+
+
+def test_the_webhook_can_use_the_network_of_the_host(chart: Chart) -> None:
+    rendered = chart.render({"webhook": {"hostNetwork": True}})
+    spec = rendered.pod_specs()[WEBHOOK]
+    assert (spec["hostNetwork"], spec["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    assert "hostNetwork" not in rendered.pod_specs()[CONTROLLER]
+    strategy = rendered.one("Deployment", "rel-schedclass-webhook")["spec"]["strategy"]
+    assert strategy["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+
+
+def test_a_rollout_never_takes_a_serving_replica_first(chart: Chart) -> None:
+    deployment = chart.render().one("Deployment", "rel-schedclass-webhook")
+    assert deployment["spec"]["replicas"] == 2
+    assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+
+
+@pytest.mark.parametrize("role", ["webhook", "controller"])
+def test_replicas_spread_over_zones_and_nodes_without_insisting(chart: Chart, role: str) -> None:
+    spec = chart.render().pod_specs()[f"Deployment/rel-schedclass-{role}"]
+    keys = [c["topologyKey"] for c in spec["topologySpreadConstraints"]]
+    assert keys == ["topology.kubernetes.io/zone", "kubernetes.io/hostname"]
+    assert {c["whenUnsatisfiable"] for c in spec["topologySpreadConstraints"]} == {"ScheduleAnyway"}
+    (term,) = spec["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+    labels = term["podAffinityTerm"]["labelSelector"]["matchLabels"]
+    assert labels["app.kubernetes.io/component"] == role
+
+
+def test_own_pods_never_need_the_webhook_or_its_scheduler(chart: Chart) -> None:
+    for spec in chart.render().pod_specs().values():
+        assert "schedulerName" not in spec
+        assert spec["priorityClassName"] == "system-cluster-critical"
+
+
+def test_a_role_can_differ_in_replicas_and_resources(chart: Chart) -> None:
+    values = {
+        "replicaCount": 3,
+        "controller": {"replicaCount": 1, "resources": {"limits": {"memory": "1Gi"}}},
+    }
+    rendered = chart.render(values)
+    assert rendered.one("Deployment", "rel-schedclass-webhook")["spec"]["replicas"] == 3
+    assert rendered.one("Deployment", "rel-schedclass-controller")["spec"]["replicas"] == 1
+    assert container(chart, CONTROLLER, values)["resources"] == {"limits": {"memory": "1Gi"}}
+    # A budget on a single replica would only hold up the drain of its node.
+    assert [b["metadata"]["name"] for b in rendered.all("PodDisruptionBudget")] == [
+        "rel-schedclass-webhook"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("budget", "expected"),
+    [
+        ({}, {"maxUnavailable": 1}),
+        ({"minAvailable": 1}, {"minAvailable": 1}),
+        ({"maxUnavailable": "50%"}, {"maxUnavailable": "50%"}),
+        ({"maxUnavailable": 0}, {"maxUnavailable": 0}),
+    ],
+)
+def test_the_disruption_budget_is_one_of_two_kinds(
+    chart: Chart, budget: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    spec = chart.render({"podDisruptionBudget": budget}).all("PodDisruptionBudget")[0]["spec"]
+    found = {k: v for k, v in spec.items() if k in {"minAvailable", "maxUnavailable"}}
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        ({}, "schedclass:0.1.0"),
+        ({"registry": "r.example", "repository": "a/b", "tag": "2"}, "r.example/a/b:2"),
+        ({"digest": "sha256:" + "0" * 64}, "schedclass:0.1.0@sha256:" + "0" * 64),
+        ("r.example/a:1@sha256:abc", "r.example/a:1@sha256:abc"),
+    ],
+)
+def test_the_image_is_named_in_parts_or_as_a_whole(
+    chart: Chart, image: object, expected: str
+) -> None:
+    for spec in chart.render({"image": image}).pod_specs().values():
+        assert spec["containers"][0]["image"] == expected
+
+
+def test_values_reach_the_processes(chart: Chart) -> None:
+    values = {
+        "logging": {"level": "debug", "format": "text"},
+        "exemptDaemonSets": True,
+        "clusterDomain": "k8s.example",
+        "certificate": {"hosts": ["127.0.0.1", "localhost"]},
+        "certManager": {"enabled": True},
+        "extraEnv": [{"name": "A", "value": "b"}],
+        "extraArgs": ["--more"],
+    }
+    for workload, role in ((WEBHOOK, "webhook"), (CONTROLLER, "controller")):
+        found = container(chart, workload, values)
+        assert found["args"] == [role, "--more"]
+        expected = {
+            "SCHEDCLASS_RELEASE": "rel-schedclass",
+            "SCHEDCLASS_LOG_LEVEL": "debug",
+            "SCHEDCLASS_LOG_FORMAT": "text",
+            "SCHEDCLASS_EXEMPT_DAEMON_SETS": "true",
+            "SCHEDCLASS_CLUSTER_DOMAIN": "k8s.example",
+            "SCHEDCLASS_CERTIFICATE_HOSTS": "127.0.0.1,localhost",
+            "SCHEDCLASS_CERTIFICATE_MODE": "cert-manager",
+            "A": "b",
+        }
+        assert expected.items() <= env(found).items()
+
+
+def test_without_deployments_everything_else_is_installed(chart: Chart) -> None:
+    url = {"webhook": {"url": "https://127.0.0.1:1"}}
+    whole = {(o["kind"], o["metadata"]["name"]) for o in chart.render(url)}
+    rest = {
+        (o["kind"], o["metadata"]["name"])
+        for o in chart.render({**url, "deployments": {"enabled": False}})
+    }
+    assert {kind for kind, _ in whole - rest} == {"Deployment", "PodDisruptionBudget"}
+    assert rest < whole
+
+
+def test_uninstalling_frees_the_classes_after_the_controller_is_gone(chart: Chart) -> None:
+    rendered = chart.render()
+    hooks = [o for o in rendered if "helm.sh/hook" in o["metadata"].get("annotations", {})]
+    assert {o["metadata"]["annotations"]["helm.sh/hook"] for o in hooks} == {"post-delete"}
+    assert {o["kind"] for o in hooks} == {
+        "Job",
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+    }
+    assert rendered.pod_specs()[CLEANUP]["containers"][0]["args"] == ["release"]
+    without = chart.render({"cleanup": {"enabled": False}})
+    assert not [o for o in without if "cleanup" in o["metadata"]["name"]]
+
+
+def test_objects_of_ones_own_are_installed_too(chart: Chart) -> None:
+    text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-extra'}\n"
+    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "plain"}}
+    rendered = chart.render({"extraObjects": [text, obj]})
+    assert rendered.one("ConfigMap", "rel-extra")
+    assert rendered.one("ConfigMap", "plain")
