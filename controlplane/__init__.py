@@ -2,6 +2,8 @@
 
 from controlplane.api import Api, ApiError
 from controlplane.cluster import Cluster
+from controlplane.helm import HelmError
+from controlplane.installation import Installation
 from controlplane.kubectl import Kubectl, KubectlError
 from controlplane.processes import ProcessError
 from controlplane.waiting import NotInTimeError, eventually
@@ -10,6 +12,8 @@ __all__ = [
     "Api",
     "ApiError",
     "Cluster",
+    "HelmError",
+    "Installation",
     "Kubectl",
     "KubectlError",
     "NotInTimeError",

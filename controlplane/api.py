@@ -95,6 +95,17 @@ class Api:
         """Deletes the object (or collection) at a path."""
         return self.request("DELETE", path)
 
+    def text(self, path: str) -> str:
+        """Returns what a GET of a path that does not speak JSON answers, such as /metrics.
+
+        Raises:
+            ApiError: The answer's status is 400 or more.
+        """
+        status, answer, warnings = self._send("GET", path, None, {"Accept": "*/*"}, 30)
+        if status >= http.client.BAD_REQUEST:
+            raise ApiError(f"GET {path}", status, {"message": answer.decode()}, warnings)
+        return answer.decode()
+
     def answers_ok(self, path: str = "/readyz") -> bool:
         """Tells whether a GET is answered with 200; unreachable is a no."""
         try:

@@ -1,0 +1,105 @@
+# Everything a machine needs beyond git, make and Python 3.11 is fetched or built on first use.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+NODES ?= 3
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+# Read-only checks that generated files are what their sources say; each prints how to renew.
+DRIFT_CHECKS := \
+	'cmp crds/schedulingclasses.cozystack.io.yaml helm/files/schedulingclasses.cozystack.io.yaml'
+
+.PHONY: help
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' \
+		| while IFS=$$'\t' read -r name text; do printf '  make %-14s %s\n' "$$name" "$$text"; done
+
+.PHONY: venv
+venv: $(READY) ## Install the locked Python packages into .venv
+
+$(READY): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "Error: $(PYTHON) is not Python 3.11 or newer; name one with make PYTHON=python3.x" >&2; \
+		exit 1; }
+	@lock=$$(sha256sum requirements/dev.txt | cut -d' ' -f1); \
+	if [ "$$(cat $@ 2>/dev/null)" = "$$lock" ]; then touch $@; exit 0; fi; \
+	echo "Installing the locked Python packages into $(VENV) ..."; \
+	$(PYTHON) -m venv $(VENV) && \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		-r requirements/dev.txt && \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+		--no-build-isolation -e . && \
+	echo "$$lock" > $@
+
+.PHONY: programs
+programs: $(READY) ## Build the programs of the control plane (once, minutes)
+	@$(BIN)/python -m controlplane build
+
+.PHONY: up
+up: $(READY) ## Start control plane, NODES=3 fake nodes and the operator; kubeconfig in .run/kubeconfig
+	@$(BIN)/python -m controlplane up --nodes=$(NODES)
+
+.PHONY: down
+down: $(READY) ## End all that `up` started and drop its data
+	@$(BIN)/python -m controlplane down
+
+.PHONY: demo
+demo: $(READY) ## Show the whole story on a real control plane, then clean up
+	@$(BIN)/python -m controlplane.demo
+
+.PHONY: test
+test: test-unit test-cluster ## Run every test
+
+.PHONY: test-unit
+test-unit: $(READY) ## Run the tests that need no control plane
+	@$(BIN)/python -m pytest tests/unit $(ARGS)
+
+.PHONY: test-cluster
+test-cluster: $(READY) programs ## Run the tests on a real control plane
+	@$(BIN)/python -m pytest tests/cluster $(ARGS)
+
+.PHONY: bench
+bench: $(READY) programs ## Measure admission against the API server's own limit
+	@$(BIN)/python -m controlplane.bench $(ARGS)
+
+.PHONY: check
+check: $(READY) ## Check format, lint, types, layers and generated files; changes nothing
+	ruff format --check .
+	ruff check .
+	mypy
+	lint-imports
+	yamllint --strict .
+	hadolint Dockerfile
+	@for check in $(DRIFT_CHECKS); do echo "$$check"; bash -c "$$check"; done
+
+.PHONY: format
+format: $(READY) ## Format the Python code and fix what the linter can
+	ruff check --fix-only .
+	ruff format .
+
+UV_COMPILE = $$uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-header --no-annotate $(ARGS)
+
+.PHONY: lock
+lock: ## Renew requirements/*.txt; ARGS=--upgrade takes newer versions
+	@uv=$$(mktemp -d); trap 'rm -rf "$$uv"' EXIT; \
+	echo "Resolving the dependencies of pyproject.toml ..."; \
+	$(PYTHON) -m venv "$$uv"; \
+	"$$uv/bin/python" -m pip install --quiet --disable-pip-version-check uv; \
+	$(UV_COMPILE) pyproject.toml -o requirements/run.txt >/dev/null; \
+	$(UV_COMPILE) --extra dev pyproject.toml -o requirements/dev.txt >/dev/null; \
+	$(UV_COMPILE) requirements/go.in -o requirements/go.txt >/dev/null
+
+.PHONY: clean
+clean: ## Remove .venv, .run and the caches of the tools (not the built programs)
+	@if [ -x $(BIN)/python ] && [ -d .run ]; then $(BIN)/python -m controlplane down; fi
+	rm -rf $(VENV) .run dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,86 @@
+"""The real control plane of the cluster tests: one per session, in a temporary folder."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from controlplane import Api, Cluster, Installation, Kubectl, build
+from schedclass.kube.client import KubeClient
+from schedclass.kube.credentials import kubeconfig
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.cluster)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Builds what is missing before the first test, so that no test's time limit includes it."""
+    wanted = any(item.get_closest_marker("cluster") for item in session.items)
+    if not wanted or session.config.getoption("collectonly") or not build.missing():
+        return
+    capture = session.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        build.build()
+
+
+@pytest.fixture(scope="session")
+def session_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        cluster.create_nodes(3)
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def session_operator(session_cluster: Cluster) -> Installation:
+    installation = Installation(session_cluster)
+    installation.start()
+    return installation
+
+
+@pytest.fixture
+def cluster(session_cluster: Cluster) -> Cluster:
+    """The control plane of the session with `node-1` to `node-3`, healed of the last test."""
+    session_cluster.heal()
+    return session_cluster
+
+
+@pytest.fixture
+def operator(cluster: Cluster, session_operator: Installation) -> Installation:
+    """The operator on it: chart, two webhook replicas, two controllers; all ready."""
+    session_operator.heal()
+    return session_operator
+
+
+@pytest.fixture
+def kubectl(cluster: Cluster) -> Kubectl:
+    """kubectl with the admin's rights."""
+    return cluster.kubectl
+
+
+@pytest.fixture
+def api(cluster: Cluster) -> Api:
+    """A plain JSON client with the admin's rights."""
+    return cluster.admin
+
+
+@pytest_asyncio.fixture
+async def kube(cluster: Cluster) -> AsyncIterator[KubeClient]:
+    """The operator's own client with the admin's rights."""
+    source = kubeconfig(str(cluster.kubeconfig))
+    async with await KubeClient.load(role="tests", source=source) as client:
+        yield client
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """A namespace of the test's own, without a class; removed afterwards."""
+    name = cluster.create_namespace()
+    yield name
+    cluster.admin.delete(f"/api/v1/namespaces/{name}")
