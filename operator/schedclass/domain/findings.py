@@ -69,6 +69,15 @@ class Reason(StrEnum):
     ADMITTED = "Admitted"
     DENIED = "Denied"
 
+    # Scheduling: why a pod cannot go to a node
+    TAINT_NOT_TOLERATED = "TaintNotTolerated"
+    POD_AFFINITY_UNMET = "PodAffinityUnmet"
+    POD_ANTI_AFFINITY = "PodAntiAffinity"
+    EXISTING_POD_ANTI_AFFINITY = "ExistingPodAntiAffinity"
+    TOPOLOGY_SPREAD = "TopologySpread"
+    TOPOLOGY_LABEL_MISSING = "TopologyLabelMissing"
+    NODE_UNKNOWN = "NodeUnknown"
+
     # Serving certificate
     CERTIFICATE_MISSING = "CertificateMissing"
     CERTIFICATE_MALFORMED = "CertificateMalformed"
