@@ -16,7 +16,13 @@ from schedclass.kube.client import KubeClient
 from schedclass.kube.events import EventRecorder
 from schedclass.kube.lease import LeaseElector, LeaseTimings
 from schedclass.kube.reflector import Reflector
-from schedclass.kube.state import CLASSES_PATH, NAMESPACES_PATH, NODES_PATH, ClusterState
+from schedclass.kube.state import (
+    CLASSES_PATH,
+    NAMESPACES_PATH,
+    NODES_PATH,
+    TENANTS_PATH,
+    ClusterState,
+)
 from schedclass.kube.store import Store
 from schedclass.observability.metrics import Metrics
 from schedclass.observability.probes import Check, ProbeServer
@@ -147,16 +153,22 @@ class ControllerRole:
         return registry
 
     def _reflectors(self) -> list[Reflector[Any]]:
+        seconds = self._settings.resync_seconds
+        # Kopf does not watch Tenants: an aggregated API that fails would end it.
+        tenants = Reflector(self._client, TENANTS_PATH, self._state.tenants, resync_seconds=seconds)
         return [
-            Reflector(
-                self._client,
-                path,
-                store,
-                watch=False,
-                resync_seconds=self._settings.resync_seconds,
-                metadata_only=path == NAMESPACES_PATH,
-            )
-            for path, store in self._indexes.values()
+            tenants,
+            *(
+                Reflector(
+                    self._client,
+                    path,
+                    store,
+                    watch=False,
+                    resync_seconds=seconds,
+                    metadata_only=path == NAMESPACES_PATH,
+                )
+                for path, store in self._indexes.values()
+            ),
         ]
 
     def _checks(self) -> dict[str, Check]:

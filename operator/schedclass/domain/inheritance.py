@@ -32,17 +32,22 @@ class Effective:
     kept: bool = False
 
 
-def own_request(ns: Namespace) -> str | None:
+def own_request(tree: NamespaceTree, ns: Namespace) -> str | None:
     """What a namespace asks for itself, whatever its ancestors say.
 
-    In this order: a label that somebody wrote over the inherited one (it is younger than the wish
-    that was set aside then), the wish kept in the annotation, a label that was not inherited.
-    A Tenant object, where that API is served, will come before all of them.
+    The Tenant that speaks for it decides, if there is one. Where none does, in this order: a label
+    that somebody wrote over the inherited one (it is younger than the wish that was set aside
+    then), the wish kept in the annotation, a label that was not inherited. As the last two are what
+    was written for a Tenant's wish, nothing changes while the Tenant API cannot be read.
 
     Returns:
         A class name that can stand in a label, or None. A wish that cannot is ignored here and
         reported by `findings`.
     """
+    tenant = tree.tenant_of(ns)
+    if tenant is not None:
+        usable = tenant.class_name is not None and is_writable_class_name(tenant.class_name)
+        return tenant.class_name if usable else None
     inherited = ns.inherited_from is not None
     if inherited and ns.inherited_class and ns.label and ns.label != ns.inherited_class:
         return ns.label
@@ -80,10 +85,10 @@ def effective_class(tree: NamespaceTree, ns: Namespace) -> Effective:
     """
     if ns.name in tree.excluded:
         return Effective()
-    own = own_request(ns)
+    own = own_request(tree, ns)
     for member in _root_first(tree, ns):
         kept = kept_class(tree, member)
-        request = kept or own_request(member)
+        request = kept or own_request(tree, member)
         if request is None or member.name in tree.excluded:
             continue
         if member.name != ns.name:
@@ -193,7 +198,7 @@ def findings(tree: NamespaceTree, ns: Namespace, effective: Effective) -> tuple[
     return tuple(
         finding
         for finding in (
-            _unusable_wish(ns),
+            _unusable_wish(tree, ns),
             _override_ignored(ns, effective),
             _parent_missing(effective),
         )
@@ -211,14 +216,17 @@ def _excluded_findings(ns: Namespace) -> tuple[Finding, ...]:
     return (Finding(Reason.NAMESPACE_EXCLUDED, message, path="metadata.labels"),)
 
 
-def _unusable_wish(ns: Namespace) -> Finding | None:
-    if ns.requested is None or is_writable_class_name(ns.requested):
-        return None
-    message = (
-        f'"{ns.requested[:63]}" is no class name and is ignored; '
-        f"set {names.REQUESTED_CLASS} to the name of a SchedulingClass"
+def _unusable_wish(tree: NamespaceTree, ns: Namespace) -> Finding | None:
+    tenant = tree.tenant_of(ns)
+    wish, where = (
+        (ns.requested, f"the annotation {names.REQUESTED_CLASS}")
+        if tenant is None
+        else (tenant.class_name, f"spec.schedulingClass of Tenant {tenant.namespace}/{tenant.name}")
     )
-    return Finding(Reason.INVALID_REQUEST, message, path="metadata.annotations")
+    if wish is None or is_writable_class_name(wish):
+        return None
+    message = f'"{wish[:63]}" is no class name and is ignored; set {where} to one'
+    return Finding(Reason.INVALID_REQUEST, message)
 
 
 def _override_ignored(ns: Namespace, effective: Effective) -> Finding | None:

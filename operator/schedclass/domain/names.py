@@ -8,6 +8,9 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 KIND: Final = "SchedulingClass"
 PLURAL: Final = "schedulingclasses"
 
+TENANT_API_VERSION: Final = "apps.cozystack.io/v1alpha1"
+"""Of the kind Tenant, served by an aggregated API in Cozystack, absent elsewhere."""
+
 SCHEDULER_NAME: Final = "cozystack-scheduler"
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 

@@ -10,14 +10,21 @@ from collections.abc import Iterable, Iterator
 
 from schedclass.domain import names
 from schedclass.domain.namespaces import ExcludedNamespaces, Namespace
+from schedclass.domain.tenants import Tenant, TenantIndex
 
 
 class NamespaceTree:
-    """Namespaces with parent and children links, kept right as they come and go."""
+    """Namespaces with parent and children links, kept right as they come and go.
+
+    Attributes:
+        excluded: the namespaces that are never pinned.
+        tenants: the Tenant objects that speak for namespaces, empty where that API is absent.
+    """
 
     def __init__(self, excluded: ExcludedNamespaces) -> None:
         """Begin empty; `excluded` namespaces have no parent and pass nothing on."""
         self.excluded = excluded
+        self.tenants = TenantIndex()
         self._namespaces: dict[str, Namespace] = {}
         self._parent: dict[str, str | None] = {}
         self._children: defaultdict[str, set[str]] = defaultdict(set)
@@ -81,6 +88,10 @@ class NamespaceTree:
             if name is not None and name != ns.name:
                 return name
         return next((c for c in parent_candidates(ns.name) if c in self._namespaces), None)
+
+    def tenant_of(self, ns: Namespace) -> Tenant | None:
+        """The Tenant object that speaks for `ns`, if there is one."""
+        return self.tenants.speaking_for(ns.name, self.parent_of(ns))
 
     def has_dangling_owner(self, ns: Namespace) -> bool:
         """Whether `ns` names owners of kind Namespace and none of them exists."""

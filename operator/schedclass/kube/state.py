@@ -1,6 +1,6 @@
 """What the operator knows of the cluster, in memory: namespaces as a tree, classes, nodes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from schedclass.domain import names
 from schedclass.domain.admission import ClassState, ClassView
@@ -8,19 +8,21 @@ from schedclass.domain.inheritance import Effective, effective_class
 from schedclass.domain.namespaces import ExcludedNamespaces, Namespace, parse_namespace
 from schedclass.domain.nodes import Node, parse_node
 from schedclass.domain.schedulingclass import SchedulingClass, parse_class
+from schedclass.domain.tenants import Tenant, parse_tenant
 from schedclass.domain.tree import NamespaceTree
 from schedclass.kube.store import Store
 
 NAMESPACES_PATH = "/api/v1/namespaces"
 NODES_PATH = "/api/v1/nodes"
 CLASSES_PATH = f"/apis/{names.API_VERSION}/{names.PLURAL}"
+TENANTS_PATH = f"/apis/{names.TENANT_API_VERSION}/tenants"
 
 
 class ClusterState:
     """The stores of one process and the tree that follows them.
 
     Attributes:
-        namespaces, classes, nodes: the stores; whoever feeds them decides how.
+        namespaces, classes, nodes, tenants: the stores; whoever feeds them decides how.
         tree: the namespaces of the store, linked.
         on_affected: called with the names whose class may have changed by a namespace event.
     """
@@ -30,15 +32,26 @@ class ClusterState:
         self.namespaces: Store[Namespace] = Store(parse_namespace)
         self.classes: Store[SchedulingClass] = Store(parse_class)
         self.nodes: Store[Node] = Store(parse_node)
+        # An aggregated API promises no order of its resourceVersions.
+        self.tenants: Store[Tenant] = Store(parse_tenant, ordered=False)
         self.tree = NamespaceTree(excluded)
         self.on_affected: Callable[[frozenset[str]], None] | None = None
         self._stale_after = stale_after
         self.namespaces.on_change(self._namespace_changed)
+        self.tenants.on_change(self._tenant_changed)
 
     def _namespace_changed(self, key: str, _: Namespace | None, new: Namespace | None) -> None:
         affected = self.tree.remove(key) | {key} if new is None else self.tree.put(new)
-        if self.on_affected is not None and affected:
-            self.on_affected(frozenset(affected))
+        self._tell(affected)
+
+    def _tenant_changed(self, key: str, _: Tenant | None, new: Tenant | None) -> None:
+        targets = self.tree.tenants.put(key, new)
+        self._tell({name for target in targets for name in self.tree.descendants(target)})
+
+    def _tell(self, affected: Iterable[str]) -> None:
+        names_affected = frozenset(affected)
+        if self.on_affected is not None and names_affected:
+            self.on_affected(names_affected)
 
     def effective(self, name: str) -> Effective | None:
         """The class that applies to a namespace; None when the namespace is not known."""

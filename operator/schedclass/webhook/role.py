@@ -13,7 +13,13 @@ from schedclass.hosting import register_login, run_kopf, stop_on_signals, unless
 from schedclass.kube.client import KubeClient, resource_path
 from schedclass.kube.events import EventRecorder
 from schedclass.kube.reflector import Reflector
-from schedclass.kube.state import CLASSES_PATH, NAMESPACES_PATH, NODES_PATH, ClusterState
+from schedclass.kube.state import (
+    CLASSES_PATH,
+    NAMESPACES_PATH,
+    NODES_PATH,
+    TENANTS_PATH,
+    ClusterState,
+)
 from schedclass.kube.store import Store
 from schedclass.observability.metrics import Metrics
 from schedclass.observability.probes import Check, ProbeServer, recent, synced, unless
@@ -124,6 +130,7 @@ class WebhookRole:
             self._reflector(NODES_PATH, self._state.nodes, metadata_only=True),
             self._reflector(CLASSES_PATH, self._state.classes),
             self._reflector(secrets, self._secrets, params=one_secret),
+            self._reflector(TENANTS_PATH, self._state.tenants),
         ]
 
     def _reflector(self, path: str, store: Store[Any], **options: Any) -> Reflector[Any]:

@@ -113,7 +113,7 @@ def test_a_change_of_the_parents_class_is_no_wish_of_the_child() -> None:
 def test_provenance_written_by_an_older_release_still_marks_the_label_as_inherited() -> None:
     found = tree("a > b=dc-1")
     found.put(replace(member(found, "b"), inherited_from="a"))
-    assert own_request(member(found, "b")) is None
+    assert own_request(found, member(found, "b")) is None
     assert class_of(found, "b") is None
 
 
@@ -275,7 +275,7 @@ def test_no_namespace_overrides_its_ancestors(forest: list[Namespace]) -> None:
 @given(forests())
 def test_the_root_most_request_decides(forest: list[Namespace]) -> None:
     found = tree_of(*forest)
-    wishes = {ns.name: own_request(ns) for ns in found}
+    wishes = {ns.name: own_request(found, ns) for ns in found}
     for ns in found:
         chain = [ns.name, *(ancestor.name for ancestor in found.ancestors(ns))]
         expected = next((wishes[name] for name in reversed(chain) if wishes[name]), None)
