@@ -9,8 +9,18 @@ import pytest_asyncio
 from controlplane import Api, Cluster, Installation, Kubectl, build
 from schedclass.kube.client import KubeClient
 from schedclass.kube.credentials import kubeconfig
+from tests.cluster.objects import REGION
+from tests.cluster.replicas import Replica
+from tests.cluster.tenants import Tenants
 
 HERE = Path(__file__).parent
+
+# A killed leader is followed within seconds, so that tests need not wait for it.
+QUICK_LEASE = {
+    "SCHEDCLASS_LEASE_DURATION_SECONDS": "6",
+    "SCHEDCLASS_LEASE_DEADLINE_SECONDS": "4",
+    "SCHEDCLASS_LEASE_RETRY_SECONDS": "0.5",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -39,8 +49,11 @@ def session_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluste
 
 @pytest.fixture(scope="session")
 def session_operator(session_cluster: Cluster) -> Installation:
-    installation = Installation(session_cluster)
+    installation = Installation(session_cluster, env=QUICK_LEASE)
     installation.start()
+    tenants = Tenants(session_cluster)
+    for region in ("west", "east"):
+        tenants.create_class(f"dc-{region}", nodeSelector={REGION: region})
     return installation
 
 
@@ -53,9 +66,26 @@ def cluster(session_cluster: Cluster) -> Cluster:
 
 @pytest.fixture
 def operator(cluster: Cluster, session_operator: Installation) -> Installation:
-    """The operator on it: chart, two webhook replicas, two controllers; all ready."""
+    """The operator on it: chart, two webhook replicas, two controllers; all ready.
+
+    The class `dc-west` allows `node-1` and `node-2`, `dc-east` allows `node-3`.
+    """
     session_operator.heal()
     return session_operator
+
+
+@pytest.fixture
+def replicas(operator: Installation) -> list[Replica]:
+    """Its webhook replicas, to be asked directly."""
+    return [Replica(operator, name) for name in operator.webhooks]
+
+
+@pytest.fixture
+def tenants(operator: Installation) -> Iterator[Tenants]:
+    """Namespaces of the test's own, removed afterwards."""
+    made = Tenants(operator.cluster)
+    yield made
+    made.clean_up()
 
 
 @pytest.fixture
