@@ -1,0 +1,148 @@
+"""Pods as placement sees them: who they are, where they run, what they ask for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from schedclass.domain import names
+from schedclass.domain.scheduling.constraints import (
+    NO_CONSTRAINTS,
+    Constraints,
+    Tolerance,
+    Toleration,
+    canonical_json,
+    pod_constraints,
+)
+
+_FINISHED: Final = ("Succeeded", "Failed")
+_NO_TOLERANCE: Final = Tolerance(())
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """One pod.
+
+    Attributes:
+        uid: its uid; namespace and name for an object that has none.
+        namespace: its namespace.
+        name: its name.
+        labels: `metadata.labels`.
+        node_name: the node it is bound to, empty while it has none.
+        nominated_node: `status.nominatedNodeName`, empty for none.
+        finished: whether its phase is Succeeded or Failed; such a pod takes no place.
+        terminating: whether its deletion was asked for.
+        class_annotation: the class that its annotation names, None for none.
+        daemon: whether a DaemonSet controls it.
+        priority: `spec.priority`.
+        own: the constraints in its spec.
+        tolerance: its tolerations.
+        resource_version: version of the object read; not compared.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    node_name: str = ""
+    nominated_node: str = ""
+    finished: bool = False
+    terminating: bool = False
+    class_annotation: str | None = None
+    daemon: bool = False
+    priority: int = 0
+    own: Constraints = NO_CONSTRAINTS
+    tolerance: Tolerance = _NO_TOLERANCE
+    resource_version: str = field(default="", compare=False)
+
+    def on(self, node_name: str) -> "Pod":
+        """The same pod bound to a node."""
+        return self if self.node_name == node_name else replace(self, node_name=node_name)
+
+
+def parse_pod(obj: Mapping[str, Any]) -> Pod:
+    """Read a pod as the API server or kube-scheduler sends it; absent and null read as empty.
+
+    Raises:
+        ValueError: a field that placement depends on has a value of the wrong type, which no pod
+            of an API server has; the message names the field.
+    """
+    metadata = _mapping(obj.get("metadata"), "metadata")
+    spec = _mapping(obj.get("spec"), "spec")
+    status = _mapping(obj.get("status"), "status")
+    annotations = _mapping(metadata.get("annotations"), "metadata.annotations")
+    namespace, name = _text(metadata, "namespace"), _text(metadata, "name")
+    priority = spec.get("priority")
+    return Pod(
+        uid=_text(metadata, "uid") or f"{namespace}/{name}",
+        namespace=namespace,
+        name=name,
+        labels={
+            str(key): str(value)
+            for key, value in _mapping(metadata.get("labels"), "metadata.labels").items()
+        },
+        node_name=_text(spec, "nodeName"),
+        nominated_node=_text(status, "nominatedNodeName"),
+        finished=status.get("phase") in _FINISHED,
+        terminating=metadata.get("deletionTimestamp") is not None,
+        class_annotation=_text(annotations, names.CLASS_KEY) or None,
+        daemon=any(
+            owner.get("kind") == "DaemonSet" and owner.get("controller") is True
+            for owner in _items(metadata, "ownerReferences")
+        ),
+        priority=priority if isinstance(priority, int) else 0,
+        own=_own_constraints(spec),
+        tolerance=_tolerance(spec),
+        resource_version=_text(metadata, "resourceVersion"),
+    )
+
+
+def _own_constraints(spec: Mapping[str, Any]) -> Constraints:
+    affinity = _mapping(spec.get("affinity"), "spec.affinity")
+    fields = {
+        "nodeSelector": spec.get("nodeSelector"),
+        "nodeAffinity": affinity.get("nodeAffinity"),
+        "podAffinity": affinity.get("podAffinity"),
+        "podAntiAffinity": affinity.get("podAntiAffinity"),
+        "topologySpreadConstraints": spec.get("topologySpreadConstraints"),
+    }
+    present = {name: value for name, value in fields.items() if value}
+    return pod_constraints(canonical_json(present)) if present else NO_CONSTRAINTS
+
+
+def _tolerance(spec: Mapping[str, Any]) -> Tolerance:
+    tolerations = tuple(
+        Toleration(
+            key=_text(item, "key"),
+            operator=_text(item, "operator"),
+            value=_text(item, "value"),
+            effect=_text(item, "effect"),
+        )
+        for item in _items(spec, "tolerations")
+    )
+    return Tolerance(tolerations) if tolerations else _NO_TOLERANCE
+
+
+def _mapping(value: object, path: str) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{path}: must be an object with fields")  # noqa: TRY004 - input, not code
+    return value
+
+
+def _items(holder: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    value = holder.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise ValueError(f"{key}: must be a list")  # noqa: TRY004 - input, not code
+    return [_mapping(item, key) for item in value]
+
+
+def _text(holder: Mapping[str, Any], key: str) -> str:
+    value = holder.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ValueError(f"{key}: must be a string")  # noqa: TRY004 - input, not code
+    return value
