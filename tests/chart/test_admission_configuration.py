@@ -49,9 +49,14 @@ def test_patterns_of_excluded_namespaces_become_conditions(chart: Chart) -> None
         "{}.matches('^a.c$')",
         "{}.matches('^.*-infra$')",
     ]
-    for hook, subject in (("pods", "request.namespace"), ("namespaces", "request.name")):
-        expected = " || ".join(test.format(subject) for test in tests)
-        assert conditions(hooks[hook])["not-an-excluded-namespace"] == f"!({expected})"
+    pods = " || ".join(test.format("request.namespace") for test in tests)
+    assert conditions(hooks["pods"])["not-an-excluded-namespace"] == f"!({pods})"
+    # A name that is yet to be generated is absent.
+    namespaces = " || ".join(test.format("request.name") for test in tests)
+    assert conditions(hooks["namespaces"])["not-an-excluded-namespace"] == (
+        f"!(has(request.name) && ({namespaces}))"
+    )
+    for hook in ("pods", "namespaces"):
         assert "plain" in excluded_names(hooks[hook])
 
 
