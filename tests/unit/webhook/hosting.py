@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import io
+import os
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -91,6 +92,13 @@ class Seen:
         self.answers.append((operation, decision, reason))
 
 
+async def until(condition: Callable[[], bool], *, seconds: float = 30) -> None:
+    """Let the loop run until something is the case that nobody signals."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
 async def _at_once() -> None:
     """Ready from the start."""
 
@@ -120,6 +128,7 @@ async def hosted(
             async for _ in entered(engine.webhook_fn()):
                 opened.set()
 
+    before = _open_files()
     task = asyncio.create_task(host())
     try:
         if ready is _at_once:
@@ -129,6 +138,12 @@ async def hosted(
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
+        # Both ends of a TLS connection close their sockets some turns of the loop after `close`.
+        await until(lambda: _open_files() <= before)
+
+
+def _open_files() -> int:
+    return len(os.listdir("/dev/fd"))
 
 
 @dataclass
