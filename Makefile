@@ -68,7 +68,7 @@ test-cluster: $(READY) programs ## Render the chart, and run the tests on a real
 
 .PHONY: bench
 bench: $(READY) programs ## Measure admission against the API server's own limit
-	@$(BIN)/python -m controlplane.bench $(ARGS)
+	@$(BIN)/python -m bench $(ARGS)
 
 .PHONY: check
 check: $(READY) ## Check format, lint, types, layers and generated files; changes nothing

@@ -73,6 +73,7 @@ def _kubernetes(name: str) -> Program:
 
 PROGRAMS = (
     Program("service", "service", "."),
+    Program("loadgen", "loadgen", "."),
     Program("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
     _kubernetes("kube-apiserver"),
     _kubernetes("kube-controller-manager"),
