@@ -120,7 +120,7 @@ class OtherMutator:
                         }
                     ],
                     "namespaceSelector": {"matchExpressions": [only_here]},
-                    "reinvocationPolicy": "IfNeeded",
+                    "reinvocationPolicy": "Never",  # as most have it: it is the default
                     "sideEffects": "None",
                     "admissionReviewVersions": ["v1"],
                     "failurePolicy": "Fail",

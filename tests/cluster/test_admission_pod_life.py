@@ -25,10 +25,6 @@ def path_of(namespace: str, name: str, subresource: str = "") -> str:
     return "/".join(filter(None, (pods_path(namespace), name, subresource)))
 
 
-def scheduler_of(api: Api, namespace: str, name: str) -> str:
-    return str(api.get(path_of(namespace, name))["spec"]["schedulerName"])
-
-
 def pin(tenants: Tenants, namespace: str) -> None:
     tenants.ask(namespace, WEST)
     tenants.settle({namespace: WEST})
@@ -47,7 +43,7 @@ def test_an_older_pod_can_be_changed_and_lose_its_finalizers(
     api.delete(path)
     assert api.get(path)["metadata"]["deletionTimestamp"]
     changed = api.merge_patch(path, {"metadata": {"finalizers": None}})
-    assert (labels(changed), pinned_to(changed)) == ({"a": "b"}, None)
+    assert (labels(changed)["a"], pinned_to(changed)) == ("b", None)
     eventually("the pod is gone", lambda: api.find(path) is None)
 
 
@@ -55,8 +51,15 @@ def test_every_subresource_of_an_older_pod_works(
     api: Api, tenants: Tenants, namespace: str
 ) -> None:
     # Taken by no scheduler, so that the test itself can bind it.
-    api.create(pods_path(namespace), pod("old", schedulerName="nobody"))
+    container = {**CONTAINERS[0], "resources": {"requests": {"cpu": "100m"}}}
+    api.create(pods_path(namespace), pod("old", containers=[container], schedulerName="nobody"))
     pin(tenants, namespace)
+    api.request(
+        "PATCH",
+        path_of(namespace, "old", "resize"),
+        {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "200m"}}}]}},
+        headers={"Content-Type": "application/strategic-merge-patch+json"},
+    )
     binding = {"metadata": {"name": "old"}, "target": {"kind": "Node", "name": "node-3"}}
     api.create(path_of(namespace, "old", "binding"), binding)
     api.merge_patch(path_of(namespace, "old", "status"), {"status": {"message": "seen"}})
@@ -67,15 +70,10 @@ def test_every_subresource_of_an_older_pod_works(
         {"spec": {"ephemeralContainers": [debugger]}},
         headers={"Content-Type": "application/strategic-merge-patch+json"},
     )
-    api.request(
-        "PATCH",
-        path_of(namespace, "old", "resize"),
-        {"spec": {"containers": [{"name": "main", "resources": {}}]}},
-        headers={"Content-Type": "application/strategic-merge-patch+json"},
-    )
     stored = api.get(path_of(namespace, "old"))
     assert (stored["spec"]["nodeName"], stored["spec"]["schedulerName"]) == ("node-3", "nobody")
     assert [c["name"] for c in stored["spec"]["ephemeralContainers"]] == ["debugger"]
+    assert stored["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "200m"}
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "old"}}
     api.create(path_of(namespace, "old", "eviction"), eviction)
     eventually("the pod is evicted", lambda: api.find(path_of(namespace, "old")) is None)
@@ -157,9 +155,8 @@ def test_a_job_completes_and_its_pods_lose_the_tracking_finalizer(
     bind_pending(api, namespace)
     kubectl("-n", namespace, "wait", "job/once", "--for=condition=Complete", "--timeout=60s")
     done = api.get(path)["items"]
-    assert [pinned_to(p) for p in done] == [WEST if born == "after" else None] * 2 or (
-        [p["spec"]["schedulerName"] for p in done] == ["nobody"] * 2
-    )
+    schedulers = {p["spec"]["schedulerName"] for p in done}
+    assert schedulers == {names.SCHEDULER_NAME if born == "after" else "nobody"}
     assert not any(p["metadata"].get("finalizers") for p in done)
 
 
