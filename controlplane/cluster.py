@@ -30,9 +30,6 @@ from controlplane.waiting import eventually
 
 START_SECONDS = 60
 
-OPERATOR_GRACE_SECONDS = 10.0
-"""The operator drains on SIGTERM before it ends."""
-
 
 class Cluster:
     """etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok of one run.
@@ -110,7 +107,7 @@ class Cluster:
         """
         everything = [self.process(name) for name in recorded(self.folder)]
         # Whoever talks to the API server ends while it still answers.
-        stop_all([p for p in everything if p.name not in ORDER], OPERATOR_GRACE_SECONDS)
+        stop_all([p for p in everything if p.name not in ORDER])
         stop_all([p for p in everything if p.name in ORDER])
         if self._watchdog is not None:
             self._watchdog.communicate()  # closes the pipe and waits
@@ -131,6 +128,7 @@ class Cluster:
         """
         process = self.process(name)
         if process.runs(command):
+            process.start(command)
             return process
         process.stop()
         port = self._ports.get(name)

@@ -26,7 +26,8 @@ RELEASE = "schedclass"
 SERVICE = "webhook-service"
 ROLES = ("webhook", "controller")
 READY_SECONDS = 45
-GRACE_SECONDS = 10.0
+GRACE_SECONDS = 15.0
+"""A replica that is told to end in an orderly way drains first, as in a pod."""
 
 # The stand-in of the Service looks every 0.2 s; endpoints of a real one take seconds to follow.
 _LOCAL = {"SCHEDCLASS_DRAIN_SECONDS": "1"}
@@ -191,7 +192,12 @@ class Installation:
         """
         for name in self.replicas:
             self.wait_replica_ready(name)
-        eventually("the API server reaches the webhook", self.is_called, seconds=READY_SECONDS)
+
+        def called() -> bool:
+            self.start_service()
+            return self.is_called()
+
+        eventually("the API server reaches the webhook", called, seconds=READY_SECONDS)
 
     def is_called(self) -> bool:
         """Tells whether the API server gets an answer from the webhook now (by a dry run).

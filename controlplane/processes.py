@@ -36,8 +36,13 @@ class Identity:
     boot_id: str
 
     @staticmethod
-    def of(pid: int) -> Identity | None:
-        """Returns the identity of a process that runs now, or None if none (or a zombie) does."""
+    def of(pid: int, *, dead: bool = False) -> Identity | None:
+        """Returns the identity of a process that runs now, or None if none does.
+
+        Args:
+            pid: Whose.
+            dead: Whether a process that has ended and was not waited for (a zombie) counts.
+        """
         try:
             stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
             threads = len(os.listdir(f"/proc/{pid}/task"))
@@ -47,7 +52,7 @@ class Identity:
         fields = stat.rpartition(")")[2].split()
         state, start_ticks = fields[0], int(fields[19])
         # The leader of a dying process is a zombie already while other threads still end.
-        if state in "ZX" and threads <= 1:
+        if state in "ZX" and threads <= 1 and not dead:
             return None
         return Identity(pid, start_ticks, _BOOT_ID.read_text(encoding="ascii").strip())
 
@@ -62,6 +67,10 @@ class Identity:
                 os.killpg(self.pid, number)
             except ProcessLookupError:
                 return
+
+
+_CHILDREN: dict[Identity, subprocess.Popen[bytes]] = {}
+"""Processes that this Python process started and must wait for, whoever ends them."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +101,7 @@ class ManagedProcess:
         self.pid_file = folder / "pids" / name
         self._record = folder / "processes" / f"{name}.json"
         self._command: Command | None = None
-        self._child: subprocess.Popen[bytes] | None = None
+        self._found_running = False
 
     @property
     def identity(self) -> Identity | None:
@@ -117,11 +126,16 @@ class ManagedProcess:
 
     def is_alive(self) -> bool:
         """Tells whether the process runs (a stopped one, SIGSTOP, counts as running)."""
-        if self._child is not None and self._child.poll() is None:
-            return True
-        self._child = None
         identity = self.identity
-        return identity is not None and identity.is_alive()
+        if identity is None:
+            return False
+        child = _CHILDREN.get(identity)
+        if child is None:
+            return identity.is_alive()
+        if child.poll() is None:
+            return True
+        del _CHILDREN[identity]
+        return False
 
     def runs(self, command: Command) -> bool:
         """Tells whether the process runs and was started with exactly this command."""
@@ -139,20 +153,23 @@ class ManagedProcess:
         Raises:
             ProcessError: There is no such program, or no command was ever given.
         """
-        if self.is_alive():
+        self._command = command or self._command
+        self._found_running = self.is_alive()
+        if self._found_running:
             return
-        command = command or self._command
+        command = self._command
         if command is None:
             raise ProcessError(f"{self.name} was never started here, so there is nothing to repeat")
-        self._command = command
         for path in (self.log, self.pid_file, self._record):
             path.parent.mkdir(parents=True, exist_ok=True)
         environment = {k: v for k, v in os.environ.items() if k not in command.unset}
         with self.log.open("ab") as log:
-            self._child = self._spawn(command, {**environment, **command.env}, log)
-        identity = Identity.of(self._child.pid)
+            child = self._spawn(command, {**environment, **command.env}, log)
+        # A child keeps its pid, if only as a zombie, until it is polled.
+        identity = Identity.of(child.pid, dead=True)
         if identity is None:
             raise ProcessError(self.failure("ended at once"))
+        _CHILDREN[identity] = child
         write_atomically(
             self._record,
             json.dumps(
@@ -189,6 +206,9 @@ class ManagedProcess:
     def wait_ready(self, is_ready: Callable[[], bool], *, seconds: float) -> None:
         """Polls until the process is ready.
 
+        One that `start` found running and that ends before it answers was dying already then; it
+        is started anew.
+
         Args:
             is_ready: The probe; must not raise when the answer is "not yet".
             seconds: How long to wait.
@@ -199,7 +219,9 @@ class ManagedProcess:
         deadline = time.monotonic() + seconds
         while not is_ready():
             if not self.is_alive():
-                raise ProcessError(self.failure("ended before it was ready"))
+                if not self._found_running or self._command is None:
+                    raise ProcessError(self.failure("ended before it was ready"))
+                self.start()
             if time.monotonic() > deadline:
                 raise ProcessError(self.failure(f"was not ready within {seconds:.0f} s"))
             time.sleep(_POLL_SECONDS)
@@ -227,8 +249,16 @@ class ManagedProcess:
         self._forget()
 
     def pause(self) -> None:
-        """Freezes the process (SIGSTOP): it keeps its connections and answers nothing."""
+        """Freezes the process (SIGSTOP): it keeps its connections and answers nothing.
+
+        Returns when every thread has really stopped.
+
+        Raises:
+            ProcessError: It does not run, or ends meanwhile.
+        """
         self.signal(signal.SIGSTOP)
+        while not _all_threads_stopped(self.pid):
+            time.sleep(_POLL_SECONDS)
 
     def resume(self) -> None:
         """Lets a paused process go on (SIGCONT)."""
@@ -258,6 +288,15 @@ class ManagedProcess:
         if not self.is_alive():
             self.pid_file.unlink(missing_ok=True)
             self._record.unlink(missing_ok=True)
+
+
+def _all_threads_stopped(pid: int) -> bool:
+    stats = [path / "stat" for path in Path(f"/proc/{pid}/task").iterdir()]
+    try:
+        states = {stat.read_text(encoding="utf-8").rpartition(")")[2].split()[0] for stat in stats}
+    except (FileNotFoundError, ProcessLookupError):  # a thread ended while we looked
+        return False
+    return states == {"T"}
 
 
 def stop_all(processes: Iterable[ManagedProcess], grace: float = GRACE_SECONDS) -> None:

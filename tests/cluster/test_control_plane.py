@@ -185,6 +185,20 @@ def test_a_component_that_cannot_start_says_why_and_where_its_log_is(tmp_path: P
     assert "the port is taken" in message
 
 
+def test_a_process_that_was_dying_when_it_was_found_running_is_started_anew(
+    tmp_path: Path,
+) -> None:
+    process = ManagedProcess(tmp_path, "dying")
+    command = Command(["sleep", "60"])
+    process.start(command)
+    first = process.pid
+    process.start(command)
+    os.kill(first, signal.SIGKILL)
+    assert process.wait_gone(5)
+    process.wait_ready(lambda: process.is_alive() and process.pid != first, seconds=10)
+    process.stop()
+
+
 def test_a_program_that_does_not_exist_is_named(tmp_path: Path) -> None:
     process = ManagedProcess(tmp_path, "absent")
     with pytest.raises(ProcessError, match="absent cannot be started: /no/such: No such file"):
