@@ -1,9 +1,10 @@
 """Tenants of one test: namespaces that it nests, labels and looks at, removed afterwards."""
 
+import contextlib
 import secrets
 from typing import Any
 
-from controlplane import Cluster, eventually
+from controlplane import ApiError, Cluster, eventually
 from schedclass.domain import names
 from schedclass.domain.findings import Reason
 from tests.cluster.objects import (
@@ -31,6 +32,7 @@ class Tenants:
         self.cluster = cluster
         self.api = cluster.admin
         self._created: list[str] = []
+        self._with_pods: set[str] = set()
 
     # --- making -------------------------------------------------------------------------------
 
@@ -59,6 +61,7 @@ class Tenants:
         if wants is not None:
             metadata["labels"] = {**metadata.get("labels", {}), names.CLASS_KEY: wants}
         if with_account:
+            self._with_pods.add(name)
             return self.cluster.create_namespace(name, **metadata)
         self.api.create(NAMESPACES, {"metadata": {"name": name, **metadata}})
         return name
@@ -84,17 +87,25 @@ class Tenants:
     def annotate(self, name: str, changes: dict[str, str | None]) -> Json:
         return self.api.merge_patch(namespace_path(name), {"metadata": {"annotations": changes}})
 
-    def remove(self, name: str, *, seconds: float = 20) -> None:
-        """Deletes a namespace and waits until it is gone."""
-        path = namespace_path(name)
-        self.api.request("DELETE", path, {"propagationPolicy": "Orphan"})
-        eventually(f"{name} is gone", lambda: self.api.find(path) is None, seconds=seconds)
+    def remove(self, name: str) -> None:
+        """Deletes a namespace without what it owns, and waits until it is gone."""
+        self.api.request("DELETE", namespace_path(name), {"propagationPolicy": "Orphan"})
+        self._finalize(name)
+        eventually(f"{name} is gone", lambda: self.api.find(namespace_path(name)) is None)
 
     def clean_up(self) -> None:
         """Deletes all of them; not waiting, as nothing that follows has their names."""
         for name in reversed(self._created):
             if self.api.find(namespace_path(name)) is not None:
                 self.api.delete(namespace_path(name))
+                if name not in self._with_pods:
+                    self._finalize(name)
+
+    def _finalize(self, name: str) -> None:
+        """Spares the namespace controller its search for content, which takes five seconds."""
+        body = {"metadata": {"name": name}, "spec": {"finalizers": []}}
+        with contextlib.suppress(ApiError):  # it was faster after all
+            self.api.request("PUT", f"{namespace_path(name)}/finalize", body)
 
     # --- looking ------------------------------------------------------------------------------
 
