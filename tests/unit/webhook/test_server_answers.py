@@ -412,6 +412,7 @@ async def test_deeply_nested_body_is_answered(client: Client) -> None:
     assert (await client.post("mutate-pods", body))[0] == 200
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=400), max_size=60))
 def test_warnings_fit_into_a_response_header(warnings: list[str]) -> None:
     tidy = tidy_warnings(warnings)
