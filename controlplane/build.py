@@ -31,25 +31,29 @@ class BuildError(RuntimeError):
     """A program could not be built; the message is one sentence with the log's path."""
 
 
-def missing() -> list[Program]:
-    """Returns the programs that would have to be built now."""
-    return [program for program in PROGRAMS if not program.is_present()]
+def missing(programs: Sequence[Program] = PROGRAMS) -> list[Program]:
+    """Returns those of the programs that would have to be built now."""
+    return [program for program in programs if not program.is_present()]
 
 
-def build(console: Console | None = None) -> None:
+def build(console: Console | None = None, programs: Sequence[Program] = PROGRAMS) -> None:
     """Builds what is missing, telling what it does; returns at once if nothing is.
+
+    Args:
+        console: Where to tell it; by default the standard output.
+        programs: What there must be; by default everything.
 
     Raises:
         BuildError: A build failed.
         ToolchainError: There is no Go and none could be installed.
     """
-    if not missing():
+    if not missing(programs):
         return
     console = console or Console(soft_wrap=True, highlight=False)
     if found := assets():
         console.print(f"Using {', '.join(sorted(found))} of KUBEBUILDER_ASSETS.")
     with _locked(console):
-        todo = missing()
+        todo = missing(programs)
         if not todo:
             return
         names = ", ".join(program.name for program in todo)
