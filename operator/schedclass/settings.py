@@ -291,7 +291,7 @@ def _is_service_link(variable: str, value: str) -> bool:
 def _unknown(variable: str, known: list[str]) -> str:
     near = difflib.get_close_matches(variable.upper(), known, n=1, cutoff=0.75)
     way_out = f"did you mean {near[0]}?" if near else "remove it."
-    return f"{variable} is not a setting: {way_out}"
+    return f"{_printable(variable)} is not a setting: {way_out}"
 
 
 def _sentence(details: ErrorDetails) -> str:
@@ -300,8 +300,7 @@ def _sentence(details: ErrorDetails) -> str:
     variable = PREFIX + str(details["loc"][0]).upper()
     if details["type"] == "missing":
         return f"{variable} is not set: give it a value."
-    value = details["input"]
-    shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    shown = _printable(os.environ.get(variable, str(details["input"])))
     if re.match(r"(tcp|udp|sctp)://", shown):
         return (
             f'{variable}="{shown}" was set by Kubernetes for a Service of that name: set it in '
@@ -310,4 +309,9 @@ def _sentence(details: ErrorDetails) -> str:
     way_out = details["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     if way_out != details["msg"] and not details["msg"].startswith("Value error"):
         way_out = f"it should be {way_out}"
-    return f'{variable}="{shown[:200]}" cannot be used: {way_out}.'
+    return f'{variable}="{shown}" cannot be used: {_printable(way_out)}.'
+
+
+def _printable(value: str) -> str:
+    """One line of at most 200 characters."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in value[:200])

@@ -1,0 +1,136 @@
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from schedclass.observability.metrics import Metrics
+
+
+@dataclass
+class Cache:
+    synced: bool = False
+    last_activity: float | None = None
+    size: int = 0
+
+    def __len__(self) -> int:
+        return self.size
+
+
+def series(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    text = metrics.render()[0].decode()
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float:
+    return series(metrics)[f"schedclass_{name}", frozenset(labels.items())]
+
+
+def labelled(metrics: Metrics, label: str, wanted: str) -> list[str]:
+    return [name for name, labels in series(metrics) if (label, wanted) in labels]
+
+
+def test_errors_are_zero_rather_than_absent_from_the_start() -> None:
+    metrics = Metrics()
+    count = value(
+        metrics,
+        "admission_requests_total",
+        operation="CREATE",
+        decision="error",
+        reason="InternalError",
+    )
+    assert count == 0
+
+
+def test_answers_are_counted_and_timed() -> None:
+    metrics = Metrics()
+    for seconds in (0.0004, 0.003):
+        metrics.observe_admission("CREATE", "patched", "ClassApplied", seconds)
+    labels = {"operation": "CREATE", "decision": "patched", "reason": "ClassApplied"}
+    assert value(metrics, "admission_requests_total", **labels) == 2
+    assert value(metrics, "admission_duration_seconds_count", operation="CREATE") == 2
+    bucket = value(metrics, "admission_duration_seconds_bucket", operation="CREATE", le="0.001")
+    assert bucket == 1
+
+
+def test_series_of_a_class_end_with_it() -> None:
+    metrics = Metrics()
+    status = {
+        "conditions": [
+            {"type": "Accepted", "status": "True"},
+            {"type": "Ready", "status": "False"},
+        ],
+        "matchingNodes": 3,
+        "boundNamespaces": 2,
+    }
+    metrics.set_class("west", status)
+    metrics.set_class("east", {"conditions": [{"type": "Ready", "status": "True"}]})
+    assert value(metrics, "class_ready", **{"class": "west"}) == 0
+    assert value(metrics, "class_nodes", **{"class": "west"}) == 3
+    assert value(metrics, "class_namespaces", **{"class": "west"}) == 2
+    assert value(metrics, "class_ready", **{"class": "east"}) == 1
+    metrics.forget_class("west")
+    assert labelled(metrics, "class", "west") == []
+    assert len(labelled(metrics, "class", "east")) == 3
+    metrics.forget_class("never seen")
+
+
+def test_index_is_read_at_each_scrape() -> None:
+    metrics = Metrics()
+    cache = Cache()
+    metrics.follow_index("namespaces", cache, monotonic=lambda: 100.0, wall=lambda: 5000.0)
+    assert value(metrics, "index_synced", resource="namespaces") == 0
+    assert math.isnan(value(metrics, "last_sync_timestamp_seconds", resource="namespaces"))
+    cache.synced, cache.last_activity, cache.size = True, 90.0, 7
+    assert value(metrics, "index_synced", resource="namespaces") == 1
+    assert value(metrics, "index_objects", resource="namespaces") == 7
+    assert value(metrics, "last_sync_timestamp_seconds", resource="namespaces") == 4990
+
+
+def test_certificate_expiry_follows_the_one_in_use() -> None:
+    metrics = Metrics()
+    moments: list[datetime | None] = [None]
+    metrics.follow_certificate(lambda: moments[-1])
+    assert math.isnan(value(metrics, "certificate_expiry_timestamp_seconds"))
+    moments.append(datetime(2027, 1, 1, tzinfo=UTC))
+    assert value(metrics, "certificate_expiry_timestamp_seconds") == moments[-1].timestamp()  # type: ignore[union-attr]
+    metrics.count_certificate_error()
+    assert value(metrics, "certificate_reload_errors_total") == 1
+
+
+def test_controller_shows_leadership_errors_and_durations() -> None:
+    metrics = Metrics()
+    assert value(metrics, "leader") == 0
+    metrics.set_leader(True)
+    assert value(metrics, "leader") == 1
+    metrics.observe_reconcile("classes", 0.2)
+    metrics.count_reconcile_error("classes")
+    assert value(metrics, "reconcile_errors_total", controller="classes") == 1
+    assert value(metrics, "reconcile_duration_seconds_sum", controller="classes") == 0.2
+    metrics.count_dropped_event()
+    assert value(metrics, "events_dropped_total") == 1
+
+
+def test_sets_of_metrics_are_independent() -> None:
+    first, second = Metrics(), Metrics()
+    first.set_leader(True)
+    assert value(second, "leader") == 0
+
+
+def test_process_and_build_are_shown() -> None:
+    metrics = Metrics(revision="abc")
+    assert ("schedclass_build_info", "abc") in {
+        (name, dict(labels).get("revision")) for name, labels in series(metrics)
+    }
+    assert any(name == "process_resident_memory_bytes" for name, _ in series(metrics))
+
+
+def test_format_is_the_one_the_scraper_asks_for() -> None:
+    body, content_type = Metrics().render("application/openmetrics-text; version=1.0.0")
+    assert "openmetrics" in content_type
+    assert body.endswith(b"# EOF\n")
+    assert "text/plain" in Metrics().render()[1]
