@@ -31,9 +31,9 @@ WATCH_READ_SECONDS: Final = 75.0
 """Silence after which a watch counts as dead: bookmarks come about once a minute
 (https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks)."""
 
-_PARTIAL: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=1,application/json"
+_PARTIAL: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _PARTIAL_LIST: Final = (
-    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=1,application/json"
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 )
 
 

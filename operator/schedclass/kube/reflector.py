@@ -182,7 +182,6 @@ class Reflector(Generic[T]):
             self.lists += 1
             self._logged = ""
             if listing.history_reset:
-                logger.warning("%s: resourceVersions were set back, starting over", self.path)
                 self._version = None
                 self._reset.set()
             return version
@@ -195,7 +194,7 @@ class Reflector(Generic[T]):
         try:
             await asyncio.wait({watching, reset}, return_when=asyncio.FIRST_COMPLETED)
             if not watching.done():
-                raise _HistoryReset
+                raise _HistoryReset(f"{self.path}: resourceVersions were set back")
             await watching
         finally:
             for task in (watching, reset):
@@ -251,11 +250,11 @@ class Reflector(Generic[T]):
     def _note(self, error: Exception) -> float:
         """Count and log a failure; returns the seconds the server asks to wait."""
         self.errors += 1
-        self.last_error = str(error) or type(error).__name__
+        self.last_error = str(error)
         if isinstance(error, errors.KubeError | _HistoryReset):
             # The same failure again and again, as while a CRD is absent, is said once.
             level = logging.DEBUG if self.last_error == self._logged else logging.WARNING
-            logger.log(level, "%s: %s", self.path, self.last_error)
+            logger.log(level, "%s", self.last_error)
             self._logged = self.last_error
         else:
             logger.error("%s: a fault of our own", self.path, exc_info=error)
