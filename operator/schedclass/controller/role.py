@@ -1,6 +1,7 @@
 """The controller process: stands by for the Lease, then leads until it ends."""
 
 import asyncio
+import gc
 import logging
 from typing import Any
 
@@ -123,6 +124,10 @@ class ControllerRole:
         """Reconcile from the first complete list of namespaces on, never before."""
         await self._state.namespaces.wait_synced()
         await self._inheritance.prime()
+        # What is in memory now stays; looking at it again and again would stall the renewal of the
+        # Lease and every event.
+        gc.collect()
+        gc.freeze()
         async with asyncio.TaskGroup() as group:
             group.create_task(
                 Reconciler(
