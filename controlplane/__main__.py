@@ -19,7 +19,12 @@ from controlplane.waiting import NotInTimeError
 
 P = ParamSpec("P")
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
 
 _EXPECTED = (
     *(ApiError, HelmError, NotInTimeError, ProcessError),

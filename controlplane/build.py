@@ -58,9 +58,9 @@ def build(console: Console | None = None, programs: Sequence[Program] = PROGRAMS
             return
         names = ", ".join(program.name for program in todo)
         console.print(
-            f"Building {len(todo)} programs of a real Kubernetes {KUBERNETES} control plane from "
-            f"source: {names}.\nThis happens once and takes up to 10 minutes on two cores; the "
-            f"results are kept in {cache() / 'bin'}.",
+            f"Building what a real Kubernetes {KUBERNETES} control plane needs from source: "
+            f"{names}.\nThis happens once and takes up to 10 minutes on two cores; the results "
+            f"are kept in {cache() / 'bin'}.",
             highlight=False,
         )
         go = _go(console)

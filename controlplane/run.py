@@ -57,11 +57,11 @@ def up(nodes: int, *, bare: bool = False, folder: Path = RUN) -> Cluster:
 def down(folder: Path = RUN) -> None:
     """Ends every process of the run folder and removes its data; the logs stay."""
     out = console()
-    if not folder.exists():
+    names = recorded(folder)
+    if not names:
         out.print("Nothing runs.")
         return
     with _locked(folder):
-        names = recorded(folder)
         Cluster(folder, watched=False).stop()
         for path in folder.iterdir():
             if path.name not in _KEPT:

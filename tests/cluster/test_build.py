@@ -46,7 +46,7 @@ def test_a_program_is_built_once_and_the_user_sees_which_of_how_many(
 ) -> None:
     second = Program("second", hello.module, ".")
     first_time = said(hello, second)
-    assert "Building 2 programs" in first_time
+    assert "from source: hello, second." in first_time
     assert re.search(r"built hello \(1 of 2\) in \d+ s", first_time)
     assert re.search(r"built second \(2 of 2\) in \d+ s", first_time)
     assert hello.built().is_relative_to(own_cache)
