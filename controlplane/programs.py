@@ -47,7 +47,10 @@ class Program:
         digest = hashlib.sha256()
         for part in (self.package, *self.arguments(), platform.system(), platform.machine()):
             digest.update(part.encode() + b"\0")
-        for path in sorted(self.folder.iterdir()):
+        sources = sorted(self.folder.iterdir())
+        if self.package.startswith("./"):
+            sources += sorted((self.folder / self.package).iterdir())
+        for path in sources:
             if path.suffix in {".go", ".mod", ".sum"} and not path.name.endswith("_test.go"):
                 digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
         return digest.hexdigest()[:16]
@@ -82,6 +85,9 @@ PROGRAMS = (
     Program("helm", "helm", "helm.sh/helm/v3/cmd/helm"),
 )
 """In the order in which they are built."""
+
+ORACLE = Program("oracle", "kubernetes", "./oracle", f"-s -w {_KUBERNETES_VERSION}")
+"""The stock scheduling plugins as a judge; built for the differential tests only."""
 
 
 def assets() -> dict[str, Path]:
