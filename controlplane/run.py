@@ -43,7 +43,7 @@ def up(nodes: int, *, bare: bool = False, folder: Path = RUN) -> Cluster:
         cluster = Cluster(folder, watched=False)
         with _step(out, "Control plane ready"):
             cluster.start()
-        with _step(out, f"{nodes} nodes Ready in three zones"):
+        with _step(out, f"Nodes Ready in three zones: {nodes}"):
             cluster.create_nodes(nodes)
         if not bare:
             installation = Installation(cluster)
