@@ -71,6 +71,7 @@ async def run_kopf(
 
     @kopf.on.cleanup(registry=registry)
     async def cancel_background(**_: object) -> None:
+        stop.set()  # Kopf's own waiter for it is one of those tasks
         for task in background:
             task.cancel()
 
