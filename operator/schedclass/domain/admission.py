@@ -1,7 +1,7 @@
 """The table of admission: what happens to a pod, a namespace and a class under review."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from schedclass.domain.inheritance import (
     findings,
     merge_patch,
 )
-from schedclass.domain.namespaces import parse_namespace
+from schedclass.domain.namespaces import Namespace, parse_namespace
 from schedclass.domain.nodes import Node, why_node_not_allowed
 from schedclass.domain.schedulingclass import SchedulingClass
 from schedclass.domain.tree import NamespaceTree
@@ -247,7 +247,11 @@ def unchanged(reason: Reason, message: str) -> Decision:
 
 
 def decide_namespace(
-    tree: NamespaceTree, obj: Mapping[str, Any], *, class_exists: bool | None
+    tree: NamespaceTree,
+    obj: Mapping[str, Any],
+    *,
+    class_exists: bool | None,
+    old: Mapping[str, Any] | None = None,
 ) -> Decision:
     """Stamp the effective class on a namespace that is created or updated.
 
@@ -255,6 +259,7 @@ def decide_namespace(
         tree: the known namespaces; the one under review need not be among them.
         obj: the new object.
         class_exists: whether the effective class exists; None when that is not known.
+        old: the stored object of an update; None for a creation.
     """
     ns = parse_namespace(obj)
     if ns.deleting:
@@ -269,12 +274,50 @@ def decide_namespace(
     if effective.class_name is not None and class_exists is False:
         warnings += (class_not_found(effective, ns.name).message,)
     desired = desired_keys(ns, effective, class_exists=class_exists)
+    if old is not None:
+        desired = _in_a_users_name(parse_namespace(old), ns, desired, effective.own_request)
     changes = merge_patch(NamespaceKeys.of(ns), desired)
     if not changes:
         finding = Finding(Reason.ALREADY_RIGHT, "nothing to change", Severity.NORMAL)
         return Decision(Outcome.UNCHANGED, finding, warnings=warnings)
     finding = Finding(Reason.CLASS_APPLIED, "effective class stamped", Severity.NORMAL)
     return Decision(Outcome.PATCHED, finding, _as_json_patch(obj, changes), warnings)
+
+
+def _in_a_users_name(
+    old: Namespace, ns: Namespace, desired: NamespaceKeys, own_request: str | None
+) -> NamespaceKeys:
+    """What of `desired` can be written in the request of the user who updates a namespace.
+
+    To the policies of the API server the stamp is the user's own change, and they let nobody but
+    the platform write provenance. A request that leaves it alone must not fail because the tree has
+    moved on since it was written, so what is due by that is left to the controller. A request that
+    touches it is put right as far as we know, and the policies judge what remains of it.
+    """
+    before, sent = NamespaceKeys.of(old), NamespaceKeys.of(ns)
+    touched = _provenance(sent) != _provenance(before) or sent.enforced != before.enforced
+    if touched or ns.owners != old.owners or _lets_through(before, desired):
+        return desired
+    if before.inherited_from is None:
+        return sent
+    label = before.inherited_class or before.label
+    return replace(before, label=label, requested=own_request or sent.requested)
+
+
+def _lets_through(before: NamespaceKeys, after: NamespaceKeys) -> bool:
+    """Whether the policy on namespaces accepts this change from anybody.
+
+    The enforced label goes with a namespace's own wish: no pod of it may be unprotected, or
+    blocked, between the two.
+    """
+    if _provenance(after) != _provenance(before):
+        return False
+    wish_changed = before.inherited_from is None and after.label != before.label
+    return wish_changed or after.enforced == before.enforced
+
+
+def _provenance(keys: NamespaceKeys) -> tuple[str | None, ...]:
+    return keys.inherited_from, keys.inherited_class, keys.inherited_from_uid
 
 
 def _as_json_patch(obj: Mapping[str, Any], changes: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -77,7 +77,8 @@ class NamespaceTree:
     def parent_of(self, ns: Namespace) -> str | None:
         """The parent's name, by the rule; `ns` itself need not be in the tree.
 
-        An ownerReference of kind Namespace that matches by uid comes first. Otherwise, for
+        An ownerReference of kind Namespace that matches by uid comes first; one that names another
+        namespace than its uid is forged, as policies can check names only. Otherwise, for
         `tenant-*` names, the longest existing dash-prefix, finally `tenant-root`. An excluded
         namespace has no parent.
         """
@@ -85,7 +86,7 @@ class NamespaceTree:
             return None
         for owner in ns.owners:
             name = self._name_by_uid.get(owner.uid)
-            if name is not None and name != ns.name:
+            if name is not None and name == owner.name and name != ns.name:
                 return name
         return next((c for c in parent_candidates(ns.name) if c in self._namespaces), None)
 

@@ -9,6 +9,7 @@ from schedclass.webhook.reviews import HandlerRule, Review, register
 from schedclass.webhook.service import AdmissionService
 
 PODS: Final = HandlerRule("mutate-pods", "", "v1", "pods", frozenset({"CREATE"}))
+PRESET_NODES: Final = HandlerRule("validate-pods", "", "v1", "pods", frozenset({"CREATE"}))
 NAMESPACES: Final = HandlerRule(
     "mutate-namespaces", "", "v1", "namespaces", frozenset({"CREATE", "UPDATE"})
 )
@@ -19,7 +20,7 @@ CLASSES: Final = HandlerRule(
     names.PLURAL,
     frozenset({"CREATE", "UPDATE"}),
 )
-RULES: Final = (PODS, NAMESPACES, CLASSES)
+RULES: Final = (PODS, PRESET_NODES, NAMESPACES, CLASSES)
 
 
 def register_handlers(registry: kopf.OperatorRegistry, service: AdmissionService) -> None:
@@ -28,6 +29,9 @@ def register_handlers(registry: kopf.OperatorRegistry, service: AdmissionService
     async def pods(review: Review) -> None:
         review.answer(await service.pod(review))
 
+    async def preset_nodes(review: Review) -> None:
+        review.answer(await service.preset_node(review))
+
     async def namespaces(review: Review) -> None:
         review.answer(await service.namespace(review))
 
@@ -35,5 +39,6 @@ def register_handlers(registry: kopf.OperatorRegistry, service: AdmissionService
         review.answer(await service.scheduling_class(review))
 
     register(registry, PODS, pods, mutates=True)
+    register(registry, PRESET_NODES, preset_nodes, mutates=False)
     register(registry, NAMESPACES, namespaces, mutates=True)
     register(registry, CLASSES, classes, mutates=False)

@@ -45,6 +45,26 @@ class AdmissionService:
 
     async def pod(self, review: Review) -> Decision:
         """Decide on a pod that is created."""
+        decision = await self._judge_pod(review)
+        if decision.event and not review.dry_run:
+            namespace = review.namespace or ""
+            ns = self._state.tree.get(namespace)
+            uid = ns.uid if ns else ""
+            reference = ObjectRef("v1", "Namespace", namespace, uid, namespace=namespace)
+            self._recorder.emit(reference, decision.finding)
+        return decision
+
+    async def preset_node(self, review: Review) -> Decision:
+        """Judge the final state of a pod that names its node, changing nothing.
+
+        Whether it is pinned is no question here: policies in the API server see to that.
+        """
+        decision = await self._judge_pod(review)
+        if decision.outcome is not Outcome.PATCHED:
+            return decision
+        return unchanged(Reason.NODE_ALLOWED, "the class of the namespace allows the node")
+
+    async def _judge_pod(self, review: Review) -> Decision:
         pod = _pod_request(review)
         if pod.namespace in self._state.tree.excluded:
             return unchanged(Reason.NAMESPACE_EXCLUDED, "the namespace is excluded from classes")
@@ -54,15 +74,9 @@ class AdmissionService:
             node = self._node(pod.node_name) if effective.class_name is not None else None
         except Undecided as undecided:
             return _undecided(undecided)
-        decision = decide_pod(
+        return decide_pod(
             PodCase(pod, effective, view, node, exempt_daemon_sets=self._exempt_daemon_sets)
         )
-        if decision.event and not review.dry_run:
-            ns = self._state.tree.get(pod.namespace)
-            uid = ns.uid if ns else ""
-            reference = ObjectRef("v1", "Namespace", pod.namespace, uid, namespace=pod.namespace)
-            self._recorder.emit(reference, decision.finding)
-        return decision
 
     async def namespace(self, review: Review) -> Decision:
         """Decide on a namespace that is created or updated.
@@ -78,7 +92,7 @@ class AdmissionService:
         name = effective_class(self._state.tree, parse_namespace(obj)).class_name
         view = await self._live.class_view(name)
         exists = None if view.state is ClassState.UNKNOWN else view.state is ClassState.EXISTS
-        return decide_namespace(self._state.tree, obj, class_exists=exists)
+        return decide_namespace(self._state.tree, obj, old=review.old_object, class_exists=exists)
 
     async def scheduling_class(self, review: Review) -> Decision:
         """Validate a SchedulingClass that is created or updated."""

@@ -45,6 +45,13 @@ def test_an_owner_is_matched_by_uid_not_by_name() -> None:
     assert found.has_dangling_owner(member(found, "b"))
 
 
+def test_an_owner_that_names_another_namespace_than_its_uid_is_none() -> None:
+    found = tree("tenant-a; free")
+    forged = Namespace("tenant-a-b", owners=(Owner("tenant-a", "uid-free"),))
+    assert found.parent_of(forged) == "tenant-a"
+    assert found.parent_of(replace(forged, name="b")) is None
+
+
 def test_a_namespace_is_never_its_own_parent() -> None:
     found = tree("a > a")
     assert found.parent_of(member(found, "a")) is None
