@@ -71,7 +71,7 @@ def test_engine_reports_in_the_controller(stream: io.StringIO) -> None:
     configure_logging(LogLevel.ERROR, LogFormat.JSON, stream=stream)
     objects = logging.getLogger("kopf.objects")
     objects.warning("no")
-    objects.error("yes", extra={"k8s_ref": {"name": "west"}, "k8s_skip": True, "settings": ...})
+    objects.error("yes", extra={"k8s_ref": {"name": "west"}, "k8s_skip": True, "settings": None})
     (line,) = lines(stream)
     assert (line["msg"], line["k8s"]) == ("yes", {"name": "west"})
     assert "k8s_skip" not in line
