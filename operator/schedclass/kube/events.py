@@ -6,9 +6,9 @@ whatever is not written is counted.
 """
 
 import asyncio
+import hashlib
 import logging
 import time
-import uuid
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -222,12 +222,21 @@ class EventRecorder:
                 known.count, known.last = count, new.last
                 self._known.move_to_end(key)
                 return
-        new.event_name = f"{about.name[:200]}.{uuid.uuid4().hex[:16]}"
+        new.event_name = _event_name(key)
         path = resource_path("v1", "events", namespace=namespace)
-        await self._client.create(path, self._event(about, namespace, new))
+        try:
+            await self._client.create(path, self._event(about, namespace, new))
+        except errors.Conflict:
+            await self._join(f"{path}/{new.event_name}", new)
         self._known[key] = new
         if len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
+
+    async def _join(self, path: str, new: _Occurrences) -> None:
+        """Count on in the Event of another process: another replica, or the leader before us."""
+        theirs = await self._client.merge_patch(path, {"lastTimestamp": new.last})
+        new.count += int(theirs.get("count") or 0)
+        await self._client.merge_patch(path, {"count": new.count})
 
     def _event(self, about: ObjectRef, namespace: str, new: _Occurrences) -> Json:
         involved = {
@@ -272,6 +281,14 @@ class EventRecorder:
     def _refund(self, about: ObjectRef) -> None:
         tokens, at = self._tokens[about]
         self._tokens[about] = (tokens + 1, at)
+
+
+def _event_name(key: _Key) -> str:
+    """The same in each process, so that none tells what another has told already."""
+    about, reason, message = key
+    parts = (about.api_version, about.kind, about.namespace, about.uid, reason, message)
+    digest = hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()
+    return f"{about.name[:200]}.{digest[:16]}"
 
 
 def shortened(message: str) -> str:

@@ -119,6 +119,31 @@ async def test_later_repeats_raise_the_count_of_the_same_event(stub: StubApi) ->
     assert len(stub.received("POST", POSTS)) == 1
 
 
+async def test_what_another_process_has_told_is_counted_on_there(stub: StubApi) -> None:
+    async with recording(stub) as recorder:
+        recorder.emit(POD, MISSING)
+        await recorder.drained()
+    path = f"{POSTS}/{stub.requests[0].body['metadata']['name']}"
+    stub.script("POST", POSTS, failure(409, "AlreadyExists", "already exists"))
+    stub.script("PATCH", path, json_answer({"count": 4}))
+    async with recording(stub) as recorder:
+        recorder.emit(POD, MISSING)
+        await recorder.drained()
+        recorder.emit(POD, MISSING)
+        await recorder.drained()
+        assert (recorder.written, recorder.failed) == (2, 0)
+    counts = [patch.body.get("count") for patch in stub.received("PATCH", path)]
+    assert counts == [None, 5, 6]
+
+
+async def test_an_event_about_another_object_of_that_name_is_another_event(stub: StubApi) -> None:
+    async with recording(stub) as recorder:
+        for uid in ("u1", "u2"):
+            recorder.emit(ObjectRef("v1", "Pod", "web-0", uid, namespace="tenant-a"), MISSING)
+        await recorder.drained()
+    assert len({post.body["metadata"]["name"] for post in stub.received("POST", POSTS)}) == 2
+
+
 async def test_an_event_that_the_server_has_forgotten_is_written_anew(stub: StubApi) -> None:
     async with recording(stub) as recorder:
         recorder.emit(POD, MISSING)
