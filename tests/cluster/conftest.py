@@ -7,6 +7,7 @@ import pytest
 import pytest_asyncio
 
 from controlplane import Api, Cluster, Installation, Kubectl, build
+from controlplane.identities import ADMINS
 from schedclass.kube.client import KubeClient
 from schedclass.kube.credentials import kubeconfig
 from tests.cluster.objects import REGION
@@ -17,8 +18,8 @@ HERE = Path(__file__).parent
 
 # A killed leader is followed within seconds, so that tests need not wait for it.
 QUICK_LEASE = {
-    "SCHEDCLASS_LEASE_DURATION_SECONDS": "6",
-    "SCHEDCLASS_LEASE_DEADLINE_SECONDS": "4",
+    "SCHEDCLASS_LEASE_DURATION_SECONDS": "10",
+    "SCHEDCLASS_LEASE_DEADLINE_SECONDS": "8",
     "SCHEDCLASS_LEASE_RETRY_SECONDS": "0.5",
 }
 
@@ -72,6 +73,12 @@ def operator(cluster: Cluster, session_operator: Installation) -> Installation:
     """
     session_operator.heal()
     return session_operator
+
+
+@pytest.fixture
+def scheduler(operator: Installation) -> Api:
+    """A client with the name of the release's own scheduler: nobody else may bind pinned pods."""
+    return operator.cluster.identities.api(operator.user("scheduler"), ADMINS)
 
 
 @pytest.fixture

@@ -1,0 +1,225 @@
+"""Replicas that die, restart and come back under load: no pod unpinned, none refused."""
+
+import time
+from collections import Counter
+
+import pytest
+
+from controlplane import Api, Installation, eventually
+from schedclass.domain import names
+from schedclass.domain.findings import Reason
+from tests.cluster.objects import (
+    CLASSES,
+    NAMESPACES,
+    annotations,
+    class_path,
+    labels,
+    owner_reference,
+    pinned_to,
+)
+from tests.cluster.replicas import Replica
+from tests.cluster.stream import PodStream
+from tests.cluster.tenants import Tenants, unique
+
+WEST, EAST = "dc-west", "dc-east"
+PER_SECOND = 20
+
+
+@pytest.fixture
+def pinned(tenants: Tenants) -> str:
+    return tenants.create(wants=WEST, with_account=True)
+
+
+def all_pinned(stream: PodStream) -> None:
+    assert stream.refused == []
+    assert {pinned_to(created) for created in stream.created} == {WEST}
+
+
+def leader(operator: Installation) -> str:
+    """The controller that leads."""
+    leading = [
+        name
+        for name in operator.controllers
+        if operator.process(name).is_alive()
+        and Replica(operator, name).metric("schedclass_leader") == 1
+    ]
+    assert len(leading) == 1, leading
+    return leading[0]
+
+
+def wait_leader(operator: Installation) -> str:
+    return eventually("one controller leads", lambda: leader(operator), seconds=30)
+
+
+# --- webhook --------------------------------------------------------------------------------------
+
+
+def test_a_webhook_killed_in_mid_stream_unpins_and_refuses_nothing(
+    api: Api, operator: Installation, pinned: str
+) -> None:
+    with PodStream(api, pinned, per_second=PER_SECOND) as stream:
+        stream.wait(20)
+        operator.process("webhook-0").kill()
+        stream.wait(30)
+        operator.start_replica("webhook-0")
+        stream.wait(20)
+    all_pinned(stream)
+    assert len(stream.created) >= 70
+
+
+def test_a_rolling_restart_unpins_and_refuses_nothing(
+    api: Api, operator: Installation, pinned: str
+) -> None:
+    with PodStream(api, pinned, per_second=PER_SECOND) as stream:
+        stream.wait(10)
+        operator.rolling_restart(operator.webhooks)
+        stream.wait(10)
+    all_pinned(stream)
+
+
+def test_a_replica_ends_as_soon_as_it_has_drained(operator: Installation) -> None:
+    began = time.monotonic()
+    operator.process("webhook-1").stop(15)
+    operator.process(wait_leader(operator)).stop(15)
+    assert time.monotonic() - began < 5
+
+
+def test_two_hundred_pods_cost_the_webhook_no_request(
+    api: Api, operator: Installation, pinned: str
+) -> None:
+    audit, user = operator.cluster.audit, operator.user("webhook")
+    before = audit.mark()
+    with PodStream(api, pinned, per_second=100) as stream:
+        stream.wait(200)
+    all_pinned(stream)
+    sent = audit.events(before, user=user)
+    # A list or a watch comes about every five minutes, however many pods there are.
+    assert Counter(e["verb"] for e in sent if e["verb"] not in {"list", "watch"}) == {}
+    assert len(sent) < 20
+
+
+# --- controller -----------------------------------------------------------------------------------
+
+
+def test_when_the_leader_is_killed_the_other_converges_and_repeats_no_event(
+    operator: Installation, tenants: Tenants
+) -> None:
+    root = tenants.create()
+    below = [tenants.create(below=root) for _ in range(10)]
+    told = tenants.create(below=root, wants=EAST)
+    tenants.ask(root, WEST)
+    tenants.wait_event(told, Reason.OVERRIDE_IGNORED)
+    killed = wait_leader(operator)
+    operator.process(killed).kill()
+    tenants.ask(root, EAST)
+    late = tenants.create(below=below[-1], wants=WEST)
+    tenants.settle(dict.fromkeys([root, *below, late], EAST), seconds=30)
+    assert wait_leader(operator) != killed
+    tenants.ask(root, WEST)
+    tenants.settle(dict.fromkeys([root, *below, told], WEST))
+    # The new leader looks at the one before the other, so it would have repeated itself by now.
+    fence = tenants.create(below=root, wants=EAST)
+    tenants.wait_event(fence, Reason.OVERRIDE_IGNORED)
+    assert len(tenants.events(told, Reason.OVERRIDE_IGNORED)) == 1
+
+
+def test_what_happened_while_no_controller_ran_is_healed_at_its_start(
+    api: Api, operator: Installation, tenants: Tenants
+) -> None:
+    root, lost, removed = tenants.create(), unique("class"), tenants.create_class()
+    below = [tenants.create(below=root) for _ in range(3)]
+    orphaned = tenants.create(wants=removed)
+    tenants.settle({orphaned: removed})
+    for name in (*operator.controllers, *operator.webhooks):
+        operator.process(name).stop()
+    # Neither controller nor webhook: every kind of change at once.
+    tenants.ask(root, WEST)
+    wish = tenants.create(below=root, wants=EAST)
+    grandchild = tenants.create(below=below[0])
+    tenants.ask(orphaned, lost)
+    forged = tenants.create(labels={names.ENFORCED: "true"})
+    operator.heal()
+    tenants.settle({root: WEST, wish: WEST, grandchild: WEST, orphaned: lost, forged: None})
+    tenants.settle(dict.fromkeys(below, WEST))
+    assert tenants.wish_of(wish) == EAST
+    # The class that nobody uses any more is released.
+    eventually("it is released", lambda: labels(api.get(class_path(removed))) == {})
+    api.delete(class_path(removed))
+
+
+def test_two_controllers_in_churn_neither_flap_nor_tell_twice(
+    api: Api, operator: Installation, tenants: Tenants
+) -> None:
+    root = tenants.create()
+    below = [tenants.create(below=root) for _ in range(5)]
+    wish = tenants.create(below=root, wants=EAST)
+    tenants.settle({wish: EAST})
+    mark = operator.cluster.audit.mark()
+    for turn in range(10):
+        tenants.ask(root, WEST if turn % 2 == 0 else None)
+        tenants.settle({below[-1]: WEST if turn % 2 == 0 else None, wish: (WEST, EAST)[turn % 2]})
+    # Whatever changed, one writer wrote it once: a namespace never took more than its turns.
+    user = operator.user("controller")
+    patches = operator.cluster.audit.events(mark, user=user, resource="namespaces", verb="patch")
+    accepted = Counter(
+        e["objectRef"]["name"] for e in patches if e["responseStatus"]["code"] == 200
+    )
+    assert all(accepted[name] <= 10 for name in (*below, wish)), accepted
+    assert len({e["userAgent"] for e in patches}) == 1
+    told = tenants.events(wish, Reason.OVERRIDE_IGNORED)
+    assert len(told) == 1, [(e["reportingInstance"], e["count"]) for e in told]
+
+
+# --- a writer that never gives in -----------------------------------------------------------------
+
+
+def test_a_contest_is_fought_with_back_off_and_told_once_by_name(
+    api: Api, operator: Installation, tenants: Tenants
+) -> None:
+    parent = tenants.create(wants=WEST)
+    below = tenants.create(below=parent)
+    path = f"{NAMESPACES}/{below}"
+    metadata = {
+        "name": below,
+        "ownerReferences": [owner_reference(tenants.get(parent))],
+        "labels": {names.CLASS_KEY: ""},
+    }
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+    headers = {"Content-Type": "application/apply-patch+yaml"}
+    # As with an outage of the webhook: its correction within the request would end the contest.
+    for name in operator.webhooks:
+        operator.process(name).stop()
+    mark = operator.cluster.audit.mark()
+    reverts = 0
+    deadline = time.monotonic() + 12
+    while time.monotonic() < deadline:
+        # An engine that owns the namespace puts the label back to what its repository says.
+        api.request("PATCH", f"{path}?fieldManager=gitops&force=true", manifest, headers=headers)
+        reverts += 1
+        time.sleep(0.1)
+    user = operator.user("controller")
+    writes = [
+        e
+        for e in operator.cluster.audit.events(mark, user=user, verb="patch", name=below)
+        if e["objectRef"]["resource"] == "namespaces" and e["responseStatus"]["code"] == 200
+    ]
+    assert reverts > 30
+    assert 2 <= len(writes) <= 6, len(writes)  # at once, at once, then after 1, 2, 4 seconds
+    (event,) = tenants.events(below, Reason.LABEL_CONTESTED)
+    assert event["message"].startswith("gitops keeps changing the scheduling class back")
+    assert event["count"] <= len(writes)
+    operator.heal()
+    tenants.label(below, {"touched": "1"})
+    tenants.settle({below: WEST}, seconds=15)
+
+
+def test_no_kopf_state_is_left_on_namespaces_pods_and_classes(
+    api: Api, operator: Installation
+) -> None:
+    for path in (NAMESPACES, "/api/v1/pods", CLASSES):
+        for item in api.get(path)["items"]:
+            marks = [*annotations(item), *(item["metadata"].get("finalizers") or [])]
+            assert not any("kopf" in mark or "zalando" in mark for mark in marks), item
+            if path != CLASSES:
+                assert names.IN_USE_FINALIZER not in marks
+    assert all(map(operator.is_ready, operator.replicas))
