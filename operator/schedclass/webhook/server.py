@@ -224,8 +224,11 @@ class AdmissionServer:
                 f"method {request.method} is not allowed: send the review with POST",
             )
         try:
-            async with asyncio.timeout(BODY_SECONDS):
+            if request.content.is_eof():  # a usual review: no timer for what is here already
                 body = await self._read(request)
+            else:
+                async with asyncio.timeout(BODY_SECONDS):
+                    body = await self._read(request)
         except TimeoutError:
             return self._refuse(
                 HTTPStatus.REQUEST_TIMEOUT,
