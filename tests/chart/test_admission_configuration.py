@@ -8,6 +8,10 @@ from tests.chart.rendering import Chart, Object
 
 Values = dict[str, Any]
 
+# All that the API server says of a webhook that does not answer is its name.
+TENANTS = "namespaces-of-tenants-wait-for-the-operator"
+PRESET_NODES = "pods-that-name-their-node-wait-for-the-operator"
+
 
 def webhooks(chart: Chart, values: Values | None = None, **render: str) -> dict[str, Object]:
     rendered = chart.render(values, **render)
@@ -28,7 +32,7 @@ def conditions(hook: Object) -> dict[str, str]:
     return {c["name"]: c["expression"] for c in hook.get("matchConditions", ())}
 
 
-@pytest.mark.parametrize("hook", ["pods", "namespaces"])
+@pytest.mark.parametrize("hook", ["pods", "namespaces", TENANTS, PRESET_NODES])
 def test_namespaces_the_cluster_lives_on_never_wait_for_the_webhook(
     chart: Chart, hook: str
 ) -> None:
@@ -36,7 +40,7 @@ def test_namespaces_the_cluster_lives_on_never_wait_for_the_webhook(
     assert set(names) >= {"kube-system", "kube-public", "kube-node-lease", "default", "sched-x"}
 
 
-@pytest.mark.parametrize("hook", ["pods", "namespaces"])
+@pytest.mark.parametrize("hook", ["pods", "namespaces", TENANTS, PRESET_NODES])
 def test_the_floor_of_exclusions_cannot_be_configured_away(chart: Chart, hook: str) -> None:
     names = excluded_names(webhooks(chart, {"excludedNamespaces": []})[hook])
     assert names == ["kube-node-lease", "kube-public", "kube-system", "ops"]
@@ -56,7 +60,8 @@ def test_patterns_of_excluded_namespaces_become_conditions(chart: Chart) -> None
     assert conditions(hooks["namespaces"])["not-an-excluded-namespace"] == (
         f"!(has(request.name) && ({namespaces}))"
     )
-    for hook in ("pods", "namespaces"):
+    for hook in ("pods", "namespaces", TENANTS, PRESET_NODES):
+        assert "not-an-excluded-namespace" in conditions(hooks[hook])
         assert "plain" in excluded_names(hooks[hook])
 
 
@@ -101,11 +106,48 @@ def test_the_controllers_own_writes_to_namespaces_are_not_sent(chart: Chart) -> 
     assert users == {user}
 
 
+def test_only_what_would_be_a_way_out_waits_for_an_answer(chart: Chart) -> None:
+    hooks = webhooks(chart)
+    policies = {name: hook["failurePolicy"] for name, hook in hooks.items()}
+    assert policies == {
+        "pods": "Ignore",
+        "namespaces": "Ignore",
+        "schedulingclasses": "Ignore",
+        TENANTS: "Fail",
+        PRESET_NODES: "Fail",
+    }
+    selector = hooks[PRESET_NODES]["namespaceSelector"]["matchLabels"]
+    assert selector == {"scheduler.cozystack.io/enforced": "true"}
+    assert {"names-a-node", "not-by-a-node"} <= conditions(hooks[PRESET_NODES]).keys()
+
+
+def test_each_namespace_goes_to_one_of_the_two_entries(chart: Chart) -> None:
+    hooks = webhooks(chart)
+    can_wait, cannot = conditions(hooks["namespaces"]), conditions(hooks[TENANTS])
+    needed = cannot["needs-an-answer"]
+    assert "".join(can_wait["can-do-without-an-answer"].split()) == "".join(f"!({needed})".split())
+    for field in ("rules", "namespaceSelector", "clientConfig"):
+        assert hooks["namespaces"][field] == hooks[TENANTS][field]
+
+
+@pytest.mark.parametrize(
+    ("values", "hook"),
+    [
+        ({"tenantNamespaces": {"failurePolicy": "Ignore"}}, TENANTS),
+        ({"presetNodes": {"failurePolicy": "Ignore"}}, PRESET_NODES),
+    ],
+)
+def test_nothing_needs_to_wait(chart: Chart, values: Values, hook: str) -> None:
+    assert webhooks(chart, {"webhook": values})[hook]["failurePolicy"] == "Ignore"
+
+
 def test_the_api_server_calls_the_service_of_the_release(chart: Chart) -> None:
     values = {"service": {"port": 8443}}
     for hook, path in (
         ("pods", "/mutate-pods"),
+        (PRESET_NODES, "/validate-pods"),
         ("namespaces", "/mutate-namespaces"),
+        (TENANTS, "/mutate-namespaces"),
         ("schedulingclasses", "/validate-schedulingclasses"),
     ):
         assert webhooks(chart, values, namespace="sched-x")[hook]["clientConfig"] == {
@@ -123,6 +165,7 @@ def test_a_url_takes_the_place_of_the_service(chart: Chart, url: str) -> None:
     hooks = webhooks(chart, {"webhook": {"url": url}})
     assert {hook["clientConfig"]["url"] for hook in hooks.values()} == {
         "https://127.0.0.1:9443/mutate-pods",
+        "https://127.0.0.1:9443/validate-pods",
         "https://127.0.0.1:9443/mutate-namespaces",
         "https://127.0.0.1:9443/validate-schedulingclasses",
     }
@@ -180,10 +223,3 @@ def test_more_conditions_narrow_what_is_sent(chart: Chart) -> None:
     assert condition in pods["matchConditions"]
     assert pods["namespaceSelector"]["matchExpressions"][1:] == [expression]
     assert len(pods["matchConditions"]) == 2
-
-
-def test_deletion_of_a_class_in_use_can_be_only_warned_about(chart: Chart) -> None:
-    values = {"classDeletion": {"action": "Warn"}}
-    for chosen, actions in ((None, ["Deny", "Audit"]), (values, ["Warn", "Audit"])):
-        binding = chart.render(chosen).all("ValidatingAdmissionPolicyBinding")[0]
-        assert binding["spec"]["validationActions"] == actions

@@ -48,7 +48,7 @@ def test_an_older_pod_can_be_changed_and_lose_its_finalizers(
 
 
 def test_every_subresource_of_an_older_pod_works(
-    api: Api, tenants: Tenants, namespace: str
+    api: Api, scheduler: Api, tenants: Tenants, namespace: str
 ) -> None:
     # Taken by no scheduler, so that the test itself can bind it.
     container = {**CONTAINERS[0], "resources": {"requests": {"cpu": "100m"}}}
@@ -61,7 +61,7 @@ def test_every_subresource_of_an_older_pod_works(
         headers={"Content-Type": "application/strategic-merge-patch+json"},
     )
     binding = {"metadata": {"name": "old"}, "target": {"kind": "Node", "name": "node-3"}}
-    api.create(path_of(namespace, "old", "binding"), binding)
+    scheduler.create(path_of(namespace, "old", "binding"), binding)
     api.merge_patch(path_of(namespace, "old", "status"), {"status": {"message": "seen"}})
     debugger = {**CONTAINERS[0], "name": "debugger", "terminationMessagePolicy": "File"}
     api.request(
@@ -115,15 +115,15 @@ def test_no_subresource_is_changed(
 # --- owners ---------------------------------------------------------------------------------------
 
 
-def bind_pending(api: Api, namespace: str) -> list[Json]:
+def bind_pending(scheduler: Api, namespace: str) -> list[Json]:
     """Does the scheduler's work for each pod that waits for one."""
-    items: list[Json] = api.get(pods_path(namespace))["items"]
+    items: list[Json] = scheduler.get(pods_path(namespace))["items"]
     for item in items:
         if not item["spec"].get("nodeName"):
             name = item["metadata"]["name"]
             target = {"kind": "Node", "name": "node-1"}
             body = {"metadata": {"name": name}, "target": target}
-            api.create(path_of(namespace, name, "binding"), body)
+            scheduler.create(path_of(namespace, name, "binding"), body)
     return items
 
 
@@ -139,7 +139,7 @@ def job(name: str, **pod_spec: object) -> Json:
 
 @pytest.mark.parametrize("born", ["before", "after"])
 def test_a_job_completes_and_its_pods_lose_the_tracking_finalizer(
-    api: Api, kubectl: Kubectl, tenants: Tenants, namespace: str, born: str
+    api: Api, scheduler: Api, kubectl: Kubectl, tenants: Tenants, namespace: str, born: str
 ) -> None:
     if born == "after":
         pin(tenants, namespace)
@@ -152,7 +152,7 @@ def test_a_job_completes_and_its_pods_lose_the_tracking_finalizer(
     assert all("batch.kubernetes.io/job-tracking" in p["metadata"]["finalizers"] for p in created)
     if born == "before":
         pin(tenants, namespace)
-    bind_pending(api, namespace)
+    bind_pending(scheduler, namespace)
     kubectl("-n", namespace, "wait", "job/once", "--for=condition=Complete", "--timeout=60s")
     done = api.get(path)["items"]
     schedulers = {p["spec"]["schedulerName"] for p in done}

@@ -18,6 +18,9 @@ VALUES: dict[str, Any] = {"deployments": {"enabled": False}, "cleanup": {"enable
 @pytest.fixture(scope="session")
 def chart_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with Cluster(tmp_path_factory.mktemp("chart")) as cluster:
+        # Before the chart: then a new tenant waits for the webhook, and nobody is behind it.
+        for name in ("cozy-cilium", "tenant-a"):
+            cluster.create_namespace(name)
         yield cluster
 
 
