@@ -83,9 +83,15 @@ def _measure(plan: Plan, out: Console, json_file: Path | None) -> list[report.Go
             others = machine.ForeignLoad(cluster)
             bench = AdmissionBench(installation, LoadGenerator(cluster, folder), plan)
             measured = bench.run(lambda what: out.print(f"{what[0].upper()}{what[1:]} …"))
-            facts = {**machine.facts(), "cores_used_by_others": round(others.cores(), 2)}
+            busy = round(others.cores(), 2)
+    facts = {**machine.facts(), "cores_used_by_others": busy}
     found = report.figures(measured)
     report.show(out, plan, facts, found)
+    if busy > machine.QUIET_CORES:
+        out.print(
+            f"Beware: others kept {busy} of {facts['cores']} cores busy, so latencies say more "
+            "about them than about admission; repeat this on a quiet machine."
+        )
     if json_file is not None:
         document = report.as_json(plan, facts, found)
         json_file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")

@@ -28,7 +28,7 @@ class Plan:
         turn: pods of one subject then, before it is the next one's turn.
     """
 
-    rounds: int = 6
+    rounds: int = 5
     pods: int = 400
     concurrency: int = 12
     paced: int = 200

@@ -33,6 +33,10 @@ def _processor() -> str:
     return platform.machine()
 
 
+QUIET_CORES = 0.1
+"""With more than this used by others, latencies say more about them than about admission."""
+
+
 class ForeignLoad:
     """How many cores others kept busy while a control plane was measured."""
 
