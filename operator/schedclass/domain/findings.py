@@ -78,6 +78,17 @@ class Reason(StrEnum):
     TOPOLOGY_LABEL_MISSING = "TopologyLabelMissing"
     NODE_UNKNOWN = "NodeUnknown"
 
+    # Scheduling: kube-scheduler's own checks, as far as the command line models them
+    NODE_CORDONED = "NodeCordoned"
+    NODE_NAME_MISMATCH = "NodeNameMismatch"
+    HOST_PORT_TAKEN = "HostPortTaken"
+    INSUFFICIENT_RESOURCES = "InsufficientResources"
+    SCHEDULING_GATED = "SchedulingGated"
+
+    # Drift: what is no longer as its class wants it
+    BYPASS_DETECTED = "BypassDetected"
+    LABEL_DRIFT = "LabelDrift"
+
     # Serving certificate
     CERTIFICATE_MISSING = "CertificateMissing"
     CERTIFICATE_MALFORMED = "CertificateMalformed"
