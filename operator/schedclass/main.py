@@ -1,4 +1,4 @@
-"""The entry point of the role processes: `python -m schedclass webhook|controller|release`."""
+"""The entry point of the role processes: `python -m schedclass ROLE`."""
 
 import asyncio
 import os
@@ -15,6 +15,7 @@ from schedclass.kube.client import KubeClient
 from schedclass.kube.errors import KubeError
 from schedclass.kube.lease import LeadershipLost
 from schedclass.observability.logs import configure_logging
+from schedclass.scheduler.role import ExtenderRole
 from schedclass.settings import Settings, SettingsError, load_settings
 from schedclass.webhook.role import WebhookRole
 
@@ -39,6 +40,12 @@ def webhook() -> None:
 def controller() -> None:
     """Keep namespaces, classes and certificates right; one replica leads."""
     _run("controller", lambda settings, client: ControllerRole(settings, client, _instance()).run())
+
+
+@app.command()
+def extender() -> None:
+    """Add the class of a pod to what the kube-scheduler beside it decides."""
+    _run("extender", lambda settings, client: ExtenderRole(settings, client).run())
 
 
 @app.command()

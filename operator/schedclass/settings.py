@@ -100,6 +100,10 @@ def _dns_name(value: str) -> str:
     return value
 
 
+def _lease_name(value: str) -> str:
+    return _dns_name(value) if value else value
+
+
 def _hosts(value: tuple[str, ...]) -> tuple[str, ...]:
     for host in value:
         if not _HOST.fullmatch(host):
@@ -123,7 +127,7 @@ Seconds = Annotated[float, Field(gt=0, le=86_400)]
 
 
 class Settings(BaseSettings):
-    """All settings of both roles; each is read from `SCHEDCLASS_` plus its name in capitals.
+    """All settings of all roles; each is read from `SCHEDCLASS_` plus its name in capitals.
 
     Attributes:
         namespace: the operator's own namespace.
@@ -145,6 +149,12 @@ class Settings(BaseSettings):
         certificate_check_seconds: pause between two looks at Secrets and configurations.
         cluster_domain: DNS domain of the cluster.
         controller_user: user name of the controller, exempt from admission of namespaces.
+        extender_host: address the extender listens on; kube-scheduler runs in the same pod.
+        extender_port: its port; 0 for any free one.
+        default_label_selector_keys: pod labels from which a missing labelSelector of a class is
+            filled, if the pod has all of them.
+        scheduler_lease: name of the Lease of cozystack-scheduler in `namespace`; empty where
+            another installation runs it, so that nothing is known about it.
         drain_seconds: how long the admission server goes on serving after it was told to stop.
         max_body_bytes: largest admission review that is read.
         live_get_seconds: limit of the one GET for a namespace not yet seen.
@@ -182,6 +192,11 @@ class Settings(BaseSettings):
     cluster_domain: Annotated[str, AfterValidator(_dns_name)] = "cluster.local"
 
     controller_user: str = ""
+
+    extender_host: str = "127.0.0.1"
+    extender_port: Port = 8888
+    default_label_selector_keys: Names = names.LINEAGE_LABELS
+    scheduler_lease: Annotated[str, AfterValidator(_lease_name)] = ""
 
     drain_seconds: Annotated[float, Field(ge=0, le=600)] = 5
     max_body_bytes: Annotated[int, Field(ge=1 << 10, le=1 << 28)] = 8 << 20
@@ -246,6 +261,11 @@ class Settings(BaseSettings):
     def authority_secret(self) -> str:
         """Name of the Secret with the CA and its key."""
         return f"{self.release}-webhook-ca"
+
+    @property
+    def nudge(self) -> str:
+        """Name of the CSIStorageCapacity whose changes make kube-scheduler try pods anew."""
+        return f"{self.release}-scheduler"
 
     @property
     def lease(self) -> str:

@@ -3,7 +3,7 @@
 import fnmatch
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -45,6 +45,7 @@ class Namespace:
         owners: ownerReferences of kind Namespace, in their order.
         deleting: whether it has a deletionTimestamp.
         resource_version: of the object read, for optimistic locking; not compared.
+        labels: all labels, where they were asked for; no policy rests on them.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Namespace:
     owners: tuple[Owner, ...] = ()
     deleting: bool = False
     resource_version: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def same_policy(self, other: "Namespace | None") -> bool:
         """Whether `other` differs in nothing that can change a decision."""
@@ -79,12 +81,14 @@ def _policy(ns: Namespace) -> tuple[object, ...]:
     )
 
 
-def parse_namespace(obj: Mapping[str, Any]) -> Namespace:
+def parse_namespace(obj: Mapping[str, Any], *, keep_labels: bool = False) -> Namespace:
     """Read a Namespace, whole or as PartialObjectMetadata.
 
     Args:
         obj: the JSON object; missing and null maps count as empty, values of a wrong type as
             absent, because a review can carry any body.
+        keep_labels: keep all labels, as affinity terms with a namespaceSelector need them. Others
+            are spared the memory and the news of every change.
 
     Returns:
         The record; never raises.
@@ -104,6 +108,7 @@ def parse_namespace(obj: Mapping[str, Any]) -> Namespace:
         owners=_namespace_owners(metadata.get("ownerReferences")),
         deleting=metadata.get("deletionTimestamp") is not None,
         resource_version=_text(metadata.get("resourceVersion")) or "",
+        labels={str(key): str(value) for key, value in labels.items()} if keep_labels else {},
     )
 
 

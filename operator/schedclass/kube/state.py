@@ -1,6 +1,7 @@
 """What the operator knows of the cluster, in memory: namespaces as a tree, classes, nodes."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from schedclass.domain import names
 from schedclass.domain.admission import ClassState, ClassView
@@ -27,9 +28,24 @@ class ClusterState:
         on_affected: called with the names whose class may have changed by a namespace event.
     """
 
-    def __init__(self, excluded: ExcludedNamespaces, *, stale_after: float) -> None:
-        """`stale_after` seconds without word from the API server, absence is no longer certain."""
-        self.namespaces: Store[Namespace] = Store(parse_namespace)
+    def __init__(
+        self,
+        excluded: ExcludedNamespaces,
+        *,
+        stale_after: float,
+        namespace_labels: bool = False,
+    ) -> None:
+        """Begin empty.
+
+        Args:
+            excluded: namespaces that are never pinned.
+            stale_after: seconds without word from the API server after which absence is no longer
+                certain.
+            namespace_labels: keep the labels of namespaces, too.
+        """
+        self.namespaces: Store[Namespace] = Store(
+            partial(parse_namespace, keep_labels=namespace_labels)
+        )
         self.classes: Store[SchedulingClass] = Store(parse_class)
         self.nodes: Store[Node] = Store(parse_node)
         # An aggregated API promises no order of its resourceVersions.

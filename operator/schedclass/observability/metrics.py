@@ -81,6 +81,7 @@ class Metrics:
         self._make_classes()
         self._make_controller()
         self._make_adapters()
+        self._make_extender()
 
     def _make_admission(self) -> None:
         self._reviews = Counter(
@@ -150,6 +151,32 @@ class Metrics:
             f"{PREFIX}_events_dropped_total",
             "Events that could not be written.",
             registry=self.registry,
+        )
+
+    def _make_extender(self) -> None:
+        self._verbs = Counter(
+            f"{PREFIX}_extender_requests_total",
+            "Requests of kube-scheduler, by verb and result. `conflict` is a binding that would "
+            "have broken a hard rule.",
+            ("verb", "result"),
+            registry=self.registry,
+        )
+        self._verbs.labels("bind", "conflict")
+        self._verb_seconds = Histogram(
+            f"{PREFIX}_extender_duration_seconds",
+            "Time from the headers of a request of kube-scheduler to its answer.",
+            ("verb",),
+            buckets=_ADMISSION_BUCKETS,
+            registry=self.registry,
+        )
+        self._nudges = Counter(
+            f"{PREFIX}_extender_nudges_total",
+            "Times that kube-scheduler was told to try refused pods again, by whether that worked.",
+            ("written",),
+            registry=self.registry,
+        )
+        self._refused = self._gauge(
+            "extender_refused_pods", "Pods that were refused and not tried again since."
         )
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
@@ -235,6 +262,22 @@ class Metrics:
     def count_dropped_event(self, count: int = 1) -> None:
         """Count Events that could not be written."""
         self._events_dropped.inc(count)
+
+    def count_extender(self, verb: str, result: str) -> None:
+        """Count one request of kube-scheduler; both from fixed sets."""
+        self._verbs.labels(verb, result).inc()
+
+    def observe_extender(self, verb: str, seconds: float) -> None:
+        """Record how long one answer to kube-scheduler took."""
+        self._verb_seconds.labels(verb).observe(seconds)
+
+    def count_nudge(self, written: bool) -> None:
+        """Count one attempt to have refused pods tried again."""
+        self._nudges.labels(str(written).lower()).inc()
+
+    def follow_refused(self, count: Callable[[], int]) -> None:
+        """Read at each scrape how many pods were refused and wait."""
+        self._refused.set_function(lambda: float(count()))
 
     def render(self, accept: str = "") -> tuple[bytes, str]:
         """The exposition and its content type.

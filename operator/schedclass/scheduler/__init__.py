@@ -1,0 +1,1 @@
+"""The extender: adds the class of a pod to what the stock kube-scheduler decides."""

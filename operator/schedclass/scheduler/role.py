@@ -1,0 +1,155 @@
+"""The extender process: caches, index, verbs and probes under one roof."""
+
+import asyncio
+import gc
+import logging
+from typing import Any, Final
+
+from schedclass.domain.namespaces import ExcludedNamespaces
+from schedclass.domain.scheduling import Decisions, Pod, Scope
+from schedclass.hosting import stop_on_signals, unless_stopped
+from schedclass.kube.client import KubeClient
+from schedclass.kube.reflector import Reflector
+from schedclass.kube.state import CLASSES_PATH, NAMESPACES_PATH, NODES_PATH, TENANTS_PATH
+from schedclass.kube.store import Store
+from schedclass.observability.metrics import Metrics
+from schedclass.observability.probes import Check, ProbeServer, recent, synced, unless
+from schedclass.scheduler.binding import Binder
+from schedclass.scheduler.inflight import InFlight
+from schedclass.scheduler.nudge import Nudger
+from schedclass.scheduler.server import ExtenderServer
+from schedclass.scheduler.service import Extender, verbs
+from schedclass.scheduler.state import PODS_PATH, UNFINISHED, SchedulerState
+from schedclass.scheduler.waiting import RefusedPods
+from schedclass.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+PODS_RESYNC_FACTOR: Final = 6
+"""Complete lists of pods are made more rarely than of the others: they can take 100 MB."""
+
+
+class ExtenderRole:
+    """Everything one extender consists of; `run` brings it to life."""
+
+    def __init__(self, settings: Settings, client: KubeClient) -> None:
+        """Nothing is opened or requested before `run`."""
+        self._settings = settings
+        self._metrics = Metrics()
+        self._client = client
+        self._state = SchedulerState(
+            ExcludedNamespaces(settings.excluded_namespaces, settings.namespace),
+            default_label_keys=settings.default_label_selector_keys,
+            stale_after=settings.stale_seconds,
+        )
+        decisions = Decisions(self._state.cluster, Scope.CLASS)
+        in_flight = InFlight()
+        self._refused = RefusedPods(
+            version=lambda: self._state.cluster.version,
+            passing=lambda pod, names: bool(decisions.filter(pod, names)),
+        )
+        self._nudger = Nudger(
+            client,
+            self._refused,
+            namespace=settings.namespace,
+            name=settings.nudge,
+            on_nudge=self._metrics.count_nudge,
+        )
+        binder = Binder(client, self._state, decisions, in_flight, on_forgotten=self._nudger.news)
+        extender = Extender(
+            self._state,
+            decisions,
+            in_flight,
+            self._refused,
+            binder,
+            observe=self._metrics.count_extender,
+        )
+        self._server = ExtenderServer(
+            verbs(extender),
+            host=settings.extender_host,
+            port=settings.extender_port,
+            observe=self._metrics.observe_extender,
+            count_error=lambda verb: self._metrics.count_extender(verb, "malformed"),
+        )
+        self._state.on_news(self._nudger.news)
+        self._state.pods.on_change(self._pod_changed)
+
+    async def run(self) -> None:
+        """Serve until SIGTERM.
+
+        Raises:
+            Exception: a part failed that cannot be done without; the process must end.
+        """
+        stop = stop_on_signals()
+        for resource, index in self._state.indexes.items():
+            self._metrics.follow_index(resource, index)
+        self._metrics.follow_refused(lambda: len(self._refused))
+        probes = ProbeServer(
+            self._checks(),
+            render=self._metrics.render,
+            host=self._settings.probe_host,
+            port=self._settings.probe_port,
+        )
+        # It listens from the start: an answer "not yet" is better than none.
+        async with probes, self._server, asyncio.TaskGroup() as group:
+            feeding = group.create_task(self._feed())
+            nudging = group.create_task(self._nudge())
+            await unless_stopped(stop, asyncio.Event().wait())
+            feeding.cancel()
+            nudging.cancel()
+
+    async def _feed(self) -> None:
+        """Everything that pods are judged by first, so that each pod is indexed once."""
+        known = self._state.known
+        tenants = self._reflector(TENANTS_PATH, known.tenants)
+        async with asyncio.TaskGroup() as group:
+            for reflector in (
+                tenants,
+                self._reflector(NAMESPACES_PATH, known.namespaces, metadata_only=True),
+                self._reflector(CLASSES_PATH, known.classes),
+                self._reflector(NODES_PATH, known.nodes),
+            ):
+                group.create_task(reflector.run())
+            for index in (known.namespaces, known.classes, known.nodes):
+                await index.wait_synced()
+            # Both are counted elsewhere; the API may not be served at all.
+            while not (tenants.lists or tenants.errors):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            pods = self._reflector(
+                PODS_PATH, self._state.pods, factor=PODS_RESYNC_FACTOR, params=UNFINISHED
+            )
+            group.create_task(pods.run())
+
+    async def _nudge(self) -> None:
+        await self._state.pods.wait_synced()
+        # What is in memory now stays; looking at it again and again would hold up decisions.
+        gc.collect()
+        gc.freeze()
+        logger.info("all is known: %d pods", len(self._state.pods))
+        await self._nudger.run()
+
+    def _reflector(
+        self, path: str, store: Store[Any], *, factor: int = 1, **options: Any
+    ) -> Reflector[Any]:
+        seconds = self._settings.resync_seconds * factor
+        return Reflector(self._client, path, store, resync_seconds=seconds, **options)
+
+    def _pod_changed(self, _: str, old: Pod | None, new: Pod | None) -> None:
+        if old is not None and (new is None or new.uid != old.uid):
+            self._refused.tried(old.uid)
+        if new is not None and new.node_name:
+            self._refused.tried(new.uid)
+
+    def _checks(self) -> dict[str, Check]:
+        checks: dict[str, Check] = {}
+        for resource, index in self._state.indexes.items():
+            checks[f"{resource}-synced"] = synced(resource, lambda index=index: index.synced)  # type: ignore[misc]
+            checks[f"{resource}-recent"] = recent(
+                resource,
+                lambda index=index: index.last_activity,  # type: ignore[misc]
+                seconds=self._settings.stale_seconds,
+            )
+        checks["listening"] = unless(
+            lambda: not self._server.listening, "the extender does not listen yet"
+        )
+        return checks

@@ -1,0 +1,174 @@
+"""The four verbs of the extender: from a request to a decision. Knows nothing of HTTP."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from schedclass.domain.scheduling import Decisions, Pod, Rejection
+from schedclass.domain.scheduling.interactions import interact
+from schedclass.scheduler import protocol
+from schedclass.scheduler.binding import Binder
+from schedclass.scheduler.inflight import InFlight
+from schedclass.scheduler.protocol import MalformedRequestError, NodesRequest, Victims
+from schedclass.scheduler.state import SchedulerState
+from schedclass.scheduler.waiting import RefusedPods
+
+SCORE_UNIT: Final = 10
+"""kube-scheduler multiplies our score by MaxNodeScore / MaxExtenderPriority = 10."""
+
+Observe = Callable[[str, str], None]
+"""Receives verb and result."""
+
+
+class Extender:
+    """Answers filter, prioritize, preempt and bind."""
+
+    def __init__(  # noqa: PLR0913 - the parts it ties together
+        self,
+        state: SchedulerState,
+        decisions: Decisions,
+        in_flight: InFlight,
+        refused: RefusedPods,
+        binder: Binder,
+        *,
+        observe: Observe = lambda _verb, _result: None,
+    ) -> None:
+        """All parts work on the same state."""
+        self._state = state
+        self._decisions = decisions
+        self._in_flight = in_flight
+        self._refused = refused
+        self._binder = binder
+        self._observe = observe
+
+    async def filter(self, body: bytes) -> bytes:
+        """Which of the candidates the class leaves open.
+
+        If any is left, only those are named: reasons matter only for a pod that cannot be placed.
+
+        Raises:
+            MalformedRequestError: the request is none of kube-scheduler's.
+        """
+        request = protocol.read_nodes(body)
+        problem = self._state.problem()
+        if problem is not None:
+            return self._filter_error("unready", problem)
+        pod = _readable(lambda: self._state.current(request.pod))
+        self._refused.tried(pod.uid)
+        self._in_flight.settled(pod.uid)
+        if len(self._in_flight):
+            cluster = self._state.cluster
+            waited = await self._in_flight.wait_for(lambda other: interact(cluster, other, pod))
+            if waited:
+                self._observe("wait", "settled")
+        names = request.names
+        doubtful = self._binder.doubtful_node(pod.uid)
+        if doubtful is not None:
+            names = [name for name in names if name == doubtful]
+            if not names:
+                error = f"an earlier binding to {doubtful} may still take effect"
+                return self._filter_error("doubtful", error)
+        return self._judge(pod, names)
+
+    def _judge(self, pod: Pod, names: list[str]) -> bytes:
+        passing = self._decisions.filter(pod, names)
+        if passing:
+            self._in_flight.passed(pod)
+            self._observe("filter", "passed")
+            return protocol.filter_answer(passing, {})
+        reasons: dict[str, Rejection] = {}
+        self._decisions.filter(pod, names, reasons)
+        self._refused.refused(pod, names)
+        self._observe("filter", "refused")
+        return protocol.filter_answer([], {name: why.message for name, why in reasons.items()})
+
+    def _filter_error(self, result: str, error: str) -> bytes:
+        self._observe("filter", result)
+        return protocol.filter_error(error)
+
+    async def prioritize(self, body: bytes) -> bytes:
+        """How much better each node is by the preferences of classes; empty if there are none.
+
+        Raises:
+            MalformedRequestError: the request is none of kube-scheduler's.
+        """
+        request = protocol.read_nodes(body)
+        scores = [] if self._state.problem() is not None else self._scores(request)
+        self._observe("prioritize", "scored" if scores else "indifferent")
+        return protocol.prioritize_answer(scores)
+
+    def _scores(self, request: NodesRequest) -> list[tuple[str, int]]:
+        pod = _readable(lambda: self._state.current(request.pod))
+        if not (self._decisions.has_preferences(pod) or self._is_attracted(pod)):
+            return []
+        totals = self._decisions.score(pod, request.names).totals()
+        if not totals or min(totals) == max(totals):
+            return []
+        return [
+            (name, round(total / SCORE_UNIT))
+            for name, total in zip(request.names, totals, strict=True)
+        ]
+
+    def _is_attracted(self, pod: Pod) -> bool:
+        """Whether classes of running pods draw it somewhere or put it off."""
+        cluster = self._state.cluster
+        labels = cluster.namespace_labels(pod.namespace)
+        return any(
+            not term.carried.repels
+            for term in cluster.carried.matching(pod.namespace, labels, pod.labels)
+        )
+
+    async def preempt(self, body: bytes) -> bytes:
+        """Keep the nodes where, with the victims gone, the class leaves the pod in.
+
+        Victims stay as they are. A node without victims is left out: before 1.38 kube-scheduler
+        takes it for an error, and nobody has to go there.
+
+        Raises:
+            MalformedRequestError: the request is none of kube-scheduler's.
+        """
+        request = protocol.read_preempt(body)
+        if self._state.problem() is not None:
+            self._observe("preempt", "unready")
+            return protocol.preempt_answer({})
+        pod = _readable(lambda: self._state.current(request.pod))
+        kept = {
+            name: victims
+            for name, victims in request.victims.items()
+            if victims.uids and self._open_without(pod, name, victims)
+        }
+        self._observe("preempt", "kept" if kept else "refused")
+        return protocol.preempt_answer(kept)
+
+    def _open_without(self, pod: Pod, node: str, victims: Victims) -> bool:
+        with self._state.cluster.supposing(absent=victims.uids):
+            return self._decisions.why_not(pod, node) is None
+
+    async def bind(self, body: bytes) -> bytes:
+        """Bind a pod, unless a hard rule forbids it by now.
+
+        Raises:
+            MalformedRequestError: the request is none of kube-scheduler's.
+        """
+        result = await self._binder.bind(protocol.read_bind(body))
+        self._observe("bind", result.outcome.value)
+        return protocol.bind_answer(result.error)
+
+
+def _readable(read: Callable[[], Pod]) -> Pod:
+    try:
+        return read()
+    except ValueError as error:
+        raise MalformedRequestError(f"Pod: {error}") from None
+
+
+Verb = Callable[[bytes], Any]
+
+
+def verbs(extender: Extender) -> Mapping[str, Verb]:
+    """The verbs by the last part of their URL."""
+    return {
+        "filter": extender.filter,
+        "prioritize": extender.prioritize,
+        "preempt": extender.preempt,
+        "bind": extender.bind,
+    }

@@ -1,0 +1,138 @@
+"""Pods that filter refused, and when it is worth to have kube-scheduler try them again.
+
+kube-scheduler does not know of classes, and it may hear of a change before we do. So each refusal
+is remembered with what it rested on, and once the state has moved on, the same question is asked
+again, by ourselves: about one pod of each kind and the nodes that were refused. If it is answered
+otherwise now, kube-scheduler is nudged (see nudge.py). Level-triggered: what was asked for is asked
+again until the pod has been tried anew.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from schedclass.domain.scheduling import Pod
+
+Passing = Callable[[Pod, tuple[str, ...]], bool]
+"""Whether one of the nodes is open to the pod now."""
+
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 30.0
+"""Between two nudges for a pod that is not tried anew, as while kube-scheduler is down."""
+
+KEPT_LISTS: Final = 64
+
+
+def kind_of(pod: Pod) -> Hashable:
+    """Equal for pods about which every decision is the same, whatever becomes of their class."""
+    return (
+        pod.namespace,
+        pod.class_annotation,
+        frozenset(pod.labels.items()),
+        pod.own.key,
+        pod.tolerance,
+        pod.daemon,
+    )
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Pods of one kind, refused on the same nodes."""
+
+    sample: Pod
+    names: tuple[str, ...]
+    version: int
+    members: set[str] = field(default_factory=set)
+    ripe: bool = False
+    nudges: int = 0
+    nudge_at: float = 0.0
+
+
+class RefusedPods:
+    """The pods that filter refused on all nodes asked about, since they were last tried."""
+
+    def __init__(
+        self,
+        *,
+        version: Callable[[], int],
+        passing: Passing,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Begin empty.
+
+        Args:
+            version: of the state that decisions rest on.
+            passing: asks the state.
+            clock: monotonic seconds.
+        """
+        self._version = version
+        self._passing = passing
+        self._clock = clock
+        self._groups: dict[Hashable, _Group] = {}
+        self._key_of: dict[str, Hashable] = {}
+        self._lists: OrderedDict[tuple[str, ...], tuple[str, ...]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """How many pods are remembered."""
+        return len(self._key_of)
+
+    @property
+    def uids(self) -> Iterable[str]:
+        """The pods that are remembered."""
+        return self._key_of.keys()
+
+    def refused(self, pod: Pod, names: Iterable[str]) -> None:
+        """Filter refused a pod on these nodes, by the present state."""
+        self.tried(pod.uid)
+        kept = self._shared(tuple(names))
+        key = (kind_of(pod), kept)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = _Group(pod, kept, self._version())
+        # The others of the group may have been refused by an older state, so its version stays.
+        group.members.add(pod.uid)
+        self._key_of[pod.uid] = key
+
+    def tried(self, uid: str) -> None:
+        """The pod is being tried anew, or is gone."""
+        key = self._key_of.pop(uid, None)
+        if key is None:
+            return
+        group = self._groups[key]
+        group.members.discard(uid)
+        if not group.members:
+            del self._groups[key]
+
+    def look(self) -> Iterator[None]:
+        """Ask again about each group for which the state has moved on; pauses after each."""
+        for group in list(self._groups.values()):
+            version = self._version()
+            if group.version == version:
+                continue
+            group.version = version
+            group.ripe = self._passing(group.sample, group.names)
+            yield
+
+    def due(self) -> float | None:
+        """Seconds until a nudge is wanted, at least 0; None while nobody can be helped."""
+        ripe = [group.nudge_at for group in self._groups.values() if group.ripe]
+        return max(0.0, min(ripe) - self._clock()) if ripe else None
+
+    def nudged(self) -> None:
+        """kube-scheduler was nudged; for those who do not come it is again, ever more rarely."""
+        now = self._clock()
+        for group in self._groups.values():
+            if group.ripe:
+                pause = min(FIRST_PAUSE * 2**group.nudges, LONGEST_PAUSE)
+                group.nudges += 1
+                group.nudge_at = now + pause
+
+    def _shared(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """The same list for all who were refused on the same nodes: there may be thousands."""
+        kept = self._lists.setdefault(names, names)
+        self._lists.move_to_end(names)
+        if len(self._lists) > KEPT_LISTS:
+            self._lists.popitem(last=False)
+        return kept
