@@ -253,8 +253,9 @@ def is_signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> 
 
 
 def _why_renew_by_age(certificate: x509.Certificate, *, now: datetime) -> Finding | None:
-    life = certificate.not_valid_after_utc - certificate.not_valid_before_utc
-    due = certificate.not_valid_before_utc + life * LIFE_BEFORE_RENEWAL
+    # Counted from the signing: of a life of minutes, what is backdated would be most.
+    signed = min(certificate.not_valid_before_utc + BACKDATED, certificate.not_valid_after_utc)
+    due = signed + (certificate.not_valid_after_utc - signed) * LIFE_BEFORE_RENEWAL
     if now < due:
         return None
     end = _stamp(certificate.not_valid_after_utc)
