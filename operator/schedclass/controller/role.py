@@ -26,7 +26,7 @@ from schedclass.kube.state import (
 )
 from schedclass.kube.store import Store
 from schedclass.observability.metrics import Metrics
-from schedclass.observability.probes import Check, ProbeServer
+from schedclass.observability.probes import Check, ProbeServer, recent
 from schedclass.settings import Settings
 from schedclass.tls.publisher import CertificatePlan, Publisher
 
@@ -177,7 +177,10 @@ class ControllerRole:
         ]
 
     def _checks(self) -> dict[str, Check]:
-        """A replica that stands by is ready; one that leads is when its state is complete."""
+        """A replica that stands by must see the Lease; one that leads must have a complete state.
+
+        A leader need not be asked whether it sees anything: blind, it loses the Lease and ends.
+        """
 
         def complete() -> str | None:
             if not self._elector.leading:
@@ -185,4 +188,9 @@ class ControllerRole:
             missing = [name for name, (_, index) in self._indexes.items() if not index.synced]
             return f"waiting for the first list of {', '.join(missing)}" if missing else None
 
-        return {"state": complete}
+        lease = recent(
+            "the Lease",
+            lambda: self._elector.heard_at,
+            seconds=self._settings.stale_seconds,
+        )
+        return {"state": complete, "lease-recent": lease}

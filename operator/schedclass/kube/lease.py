@@ -61,6 +61,7 @@ class LeaseElector:
         holder: whom the Lease named when last seen; empty if nobody or not yet seen.
         errors: failed attempts, not counting those that another holder's claim ended.
         last_error: the last of them in words.
+        heard_at: `clock` seconds of the last answer of the API server; None before the first.
     """
 
     def __init__(  # noqa: PLR0913 - each a choice of its own, all by keyword
@@ -90,6 +91,7 @@ class LeaseElector:
         self.holder = ""
         self.errors = 0
         self.last_error = ""
+        self.heard_at: float | None = None
         self._client = client
         self._namespace = namespace
         self._name = name
@@ -206,6 +208,7 @@ class LeaseElector:
             # Somebody else wrote first; what they wrote is seen at the next attempt.
             self._lease = None
             self._unsure = False
+            self.heard_at = self._clock()
             return False
         except (errors.ApiError, errors.Unreachable, TimeoutError) as error:
             self._lease = None  # a write without an answer may have changed the version
@@ -214,6 +217,7 @@ class LeaseElector:
             logger.warning("%s: attempt failed: %s", self._path, self.last_error)
             return False
         self._unsure = False
+        self.heard_at = self._clock()
         if not held:
             return False
         # Counted from before the request: the others may have seen the record at any time since.

@@ -228,6 +228,21 @@ async def test_single_failures_do_not_cost_the_leadership(arena: Arena) -> None:
         assert a.elector.errors == 3
 
 
+async def test_who_stands_by_knows_when_the_api_server_was_last_heard_of(arena: Arena) -> None:
+    async with arena.candidate("a", HASTY) as a, arena.candidate("b", HASTY) as b:
+        await eventually(lambda: bool(arena.working))
+        other = b.elector if a.began.is_set() else a.elector
+        first = other.heard_at or 0.0
+        await eventually(lambda: (other.heard_at or 0.0) > first)
+        arena.server.before = forever
+        failures = other.errors
+        await eventually(lambda: other.errors > failures)
+        silent_since = other.heard_at
+        await eventually(lambda: other.errors > failures + 1)
+        assert other.heard_at == silent_since
+        assert not other.leading
+
+
 async def test_a_deleted_lease_is_respected_by_those_who_saw_it(arena: Arena) -> None:
     async with arena.candidate("a") as a:
         await a.began.wait()
