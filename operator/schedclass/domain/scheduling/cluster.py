@@ -168,7 +168,12 @@ class Cluster:
         return self._changed(True)
 
     def assume(self, pod: Pod, node_name: str) -> None:
-        """Count a pod as running on a node from now on, because its binding is under way."""
+        """Count a pod as running on a node from now on, because its binding is under way.
+
+        A finished pod takes no place, on whatever node.
+        """
+        if pod.finished:
+            return
         placed = self._placed.get(pod.uid)
         if placed is not None and placed.node_name == node_name:
             return

@@ -136,6 +136,11 @@ class Decisions:
         """How many kinds of pods are kept ready."""
         return len(self._plans)
 
+    def close(self) -> None:
+        """Give up all that is kept ready; later calls compile it again."""
+        while self._plans:
+            self._plans.popitem()[1].close()
+
     @contextmanager
     def _aside(self, pod: Pod) -> Iterator[None]:
         if self._cluster.pods.get(pod.uid) is None:
