@@ -29,7 +29,7 @@ $(READY): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "Error: $(PYTHON) is not Python 3.11 or newer; name one with make PYTHON=python3.x" >&2; \
 		exit 1; }
-	@lock=$$(sha256sum requirements/dev.txt | cut -d' ' -f1); \
+	@lock=$$(cat requirements/dev.txt pyproject.toml | sha256sum | cut -d' ' -f1); \
 	if [ "$$(cat $@ 2>/dev/null)" = "$$lock" ]; then touch $@; exit 0; fi; \
 	echo "Installing the locked Python packages into $(VENV) ..."; \
 	$(PYTHON) -m venv $(VENV) && \

@@ -11,6 +11,9 @@ PLURAL: Final = "schedulingclasses"
 TENANT_API_VERSION: Final = "apps.cozystack.io/v1alpha1"
 """Of the kind Tenant, served by an aggregated API in Cozystack, absent elsewhere."""
 
+CLI_API_VERSION: Final = f"cli.{GROUP}/v1alpha1"
+"""Of the documents that the command line prints with `-o json` and `-o yaml`."""
+
 SCHEDULER_NAME: Final = "cozystack-scheduler"
 DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
 

@@ -1,0 +1,1 @@
+"""The command line `schedclass`: shows where pods are, why, and what a change would do."""

@@ -1,0 +1,236 @@
+"""A snapshot of a running cluster, in pages; nothing is ever written to it."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from schedclass.cli.options import Common
+from schedclass.cli.problems import CliError
+from schedclass.cli.progress import Progress
+from schedclass.domain import names
+from schedclass.domain.insight.assembly import DEFAULT_NAMESPACE, Assembly, MalformedObject
+from schedclass.domain.insight.snapshot import Part, Snapshot
+from schedclass.kube.client import KubeClient, resource_path
+from schedclass.kube.credentials import Source, default_source, kubeconfig
+from schedclass.kube.errors import (
+    ApiError,
+    ConfigurationError,
+    Forbidden,
+    Gone,
+    NotFound,
+    Unreachable,
+)
+
+T = TypeVar("T")
+
+ATTEMPTS: Final = 3
+"""How often a LIST is begun that the server could not end consistently (410 between pages)."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Resource:
+    """One collection that a part is read from."""
+
+    part: Part
+    api_version: str
+    plural: str
+    kind: str
+    namespaced: bool = False
+    metadata_only: bool = False
+
+    def path(self, namespace: str | None = None, name: str | None = None) -> str:
+        return resource_path(self.api_version, self.plural, namespace=namespace, name=name)
+
+
+RESOURCES: Final = (
+    _Resource(Part.NODES, "v1", "nodes", "Node"),
+    _Resource(Part.NAMESPACES, "v1", "namespaces", "Namespace", metadata_only=True),
+    _Resource(Part.TENANTS, names.TENANT_API_VERSION, "tenants", "Tenant", namespaced=True),
+    _Resource(Part.CLASSES, names.API_VERSION, names.PLURAL, names.KIND),
+    _Resource(Part.PODS, "v1", "pods", "Pod", namespaced=True),
+    _Resource(Part.WORKLOADS, "apps/v1", "deployments", "Deployment", namespaced=True),
+    _Resource(Part.WORKLOADS, "apps/v1", "statefulsets", "StatefulSet", namespaced=True),
+    _Resource(Part.WORKLOADS, "apps/v1", "replicasets", "ReplicaSet", namespaced=True),
+    _Resource(Part.WORKLOADS, "batch/v1", "jobs", "Job", namespaced=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """How to reach the cluster.
+
+    Attributes:
+        source: of credentials.
+        namespace: of the context, `default` where it names none.
+        server: for messages, empty where only the client will know.
+    """
+
+    source: Source
+    namespace: str
+
+
+def connection(common: Common) -> Connection:
+    """Choose kubeconfig, context and namespace as kubectl does.
+
+    Raises:
+        CliError: the kubeconfig cannot be read.
+    """
+    path = common.kubeconfig or os.environ.get("KUBECONFIG", "")
+    if common.kubeconfig or common.context:
+        source = kubeconfig(path or "~/.kube/config", context=common.context or None)
+    else:
+        source = default_source()
+    namespace = common.namespace or _context_namespace(path or "~/.kube/config", common.context)
+    return Connection(source, namespace)
+
+
+def _context_namespace(path: str, context: str) -> str:
+    """The namespace that the context names; the loader of credentials does not tell it."""
+    from pathlib import Path
+
+    import yaml
+
+    contexts: dict[str, Any] = {}
+    current = context
+    for part in path.split(os.pathsep):
+        file = Path(part).expanduser()
+        if not file.is_file():
+            continue
+        try:
+            loaded = yaml.safe_load(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError, yaml.YAMLError) as error:
+            raise CliError(f"{file} is no kubeconfig: {error}") from error
+        if not isinstance(loaded, Mapping):
+            continue
+        current = current or str(loaded.get("current-context") or "")
+        for entry in loaded.get("contexts") or ():
+            contexts.setdefault(str(entry.get("name")), entry.get("context") or {})
+    return str(contexts.get(current, {}).get("namespace") or DEFAULT_NAMESPACE)
+
+
+def gather_snapshot(common: Common, parts: Collection[Part]) -> Snapshot:
+    """Read what is needed of a cluster.
+
+    What the user may not read, and what the API server does not serve, is left unknown with one
+    sentence; of a namespaced kind that may not be read everywhere, the user's own namespace is.
+
+    Args:
+        common: the options.
+        parts: what is needed.
+
+    Raises:
+        CliError: there is no cluster to be reached, or it answers nonsense; one sentence.
+    """
+    reached = connection(common)
+    return ask(reached, lambda client: _Gathering(client, reached, common, parts).run())
+
+
+def ask(reached: Connection, question: Callable[[KubeClient], Awaitable[T]]) -> T:
+    """Run one conversation with the API server.
+
+    Raises:
+        CliError: it cannot be held; one sentence with the server's address.
+    """
+
+    async def talk() -> T:
+        async with await KubeClient.load(role="cli", source=reached.source) as client:
+            try:
+                return await question(client)
+            except Unreachable as error:
+                raise CliError(f"{client.server} cannot be reached: {error.cause}") from error
+            except ApiError as error:
+                raise CliError(
+                    f"{client.server} refuses: {error.message} ({error.path})"
+                ) from error
+
+    try:
+        return asyncio.run(talk())
+    except ConfigurationError as error:
+        raise CliError(str(error)) from error
+
+
+@dataclass(slots=True)
+class _Gathering:
+    client: KubeClient
+    reached: Connection
+    common: Common
+    parts: Collection[Part]
+    assembly: Assembly = field(default_factory=Assembly)
+    unknown: dict[Part, str] = field(default_factory=dict)
+
+    async def run(self) -> Snapshot:
+        wanted = [resource for resource in RESOURCES if resource.part in self.parts]
+        with Progress("reading the cluster") as progress:
+            for resource in wanted:  # one after the other: memory holds one page at a time
+                progress.begin(resource.plural)
+                await self._read(resource, progress)
+        for note in self.assembly.notes:
+            sys.stderr.write(f"note: {note}\n")
+        return self.assembly.finish(self.unknown, self.client.server)
+
+    async def _read(self, resource: _Resource, progress: Progress) -> None:
+        try:
+            await self._list(resource, None, progress)
+        except NotFound:
+            self._not_served(resource)
+        except Forbidden:
+            await self._read_own(resource, progress)
+
+    def _not_served(self, resource: _Resource) -> None:
+        if resource.part is Part.CLASSES:
+            self.unknown[resource.part] = (
+                f"the API server does not serve {names.PLURAL}.{names.GROUP}; is it installed?"
+            )
+        # Outside Cozystack there are no Tenants at all, and everything follows from namespaces.
+
+    async def _read_own(self, resource: _Resource, progress: Progress) -> None:
+        """What a tenant's user may see: its own namespace."""
+        own = self.reached.namespace
+        if resource.part is Part.NAMESPACES:
+            why = f"not allowed to list {resource.plural}"
+            self.unknown[resource.part] = f"{why}; only {own} is looked at"
+            try:
+                obj = await self.client.get(resource.path(name=own), metadata_only=True)
+            except (Forbidden, NotFound):
+                self.unknown[resource.part] = f"{why}, nor to get {own}"
+                return
+            self._add({**obj, "kind": "Namespace", "apiVersion": "v1"})
+            return
+        why = f"not allowed to list {resource.plural}"
+        if not resource.namespaced:
+            self.unknown[resource.part] = why
+            return
+        try:
+            await self._list(resource, own, progress)
+        except (Forbidden, NotFound):
+            self.unknown.setdefault(resource.part, f"{why}, not even in {own}")
+            return
+        self.unknown.setdefault(resource.part, f"{why} of all namespaces; only those in {own}")
+
+    async def _list(self, resource: _Resource, namespace: str | None, progress: Progress) -> None:
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                async for items, _ in self.client.list_pages(
+                    resource.path(namespace), metadata_only=resource.metadata_only
+                ):
+                    self._add_all(resource, items)
+                    progress.advance(len(items))
+            except Gone:  # the next attempt reads every object anew, the last reading counts
+                if attempt == ATTEMPTS:
+                    raise
+                self.assembly.forget(resource.kind)
+            else:
+                return
+
+    def _add_all(self, resource: _Resource, items: Iterable[Mapping[str, Any]]) -> None:
+        for item in items:
+            self._add({**item, "kind": resource.kind, "apiVersion": resource.api_version})
+
+    def _add(self, obj: Mapping[str, Any]) -> None:
+        try:
+            self.assembly.add(obj)
+        except MalformedObject as error:
+            raise CliError(f"the API server sends what cannot be read: {error}") from error

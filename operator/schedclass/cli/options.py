@@ -1,0 +1,109 @@
+"""What the commands have in common on the command line."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+
+class Output(StrEnum):
+    """How results are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def _option(*names: str, metavar: str | None = None, say: str, env: str | None = None) -> Any:  # noqa: ANN401
+    return typer.Option(*names, metavar=metavar, help=say, envvar=env)
+
+
+@dataclass(frozen=True, slots=True)
+class Common:
+    """The common options, declared once: the fields are the parameters of each command."""
+
+    output: Annotated[
+        Output, _option("--output", "-o", say="Print a table, or a document for programs.")
+    ] = Output.TABLE
+    namespace: Annotated[
+        str,
+        _option("--namespace", "-n", metavar="NAME", say="Default: the context's, or `default`."),
+    ] = ""
+    all_namespaces: Annotated[
+        bool, typer.Option("--all-namespaces", "-A", help="Look at all namespaces.")
+    ] = False
+    kubeconfig: Annotated[
+        str,
+        _option(metavar="FILE", say="Default: $KUBECONFIG, the pod's own account, ~/.kube/config."),
+    ] = ""
+    context: Annotated[str, _option(metavar="NAME", say="Context of the kubeconfig.")] = ""
+    filename: Annotated[
+        list[str] | None,
+        _option(
+            "--filename",
+            "-f",
+            metavar="PATH",
+            say="Read manifests instead of a cluster: file, folder, or - for standard input.",
+        ),
+    ] = None
+    recursive: Annotated[
+        bool, typer.Option("--recursive", "-R", help="Read the folders in a folder too.")
+    ] = False
+    live: Annotated[
+        bool, typer.Option("--live", help="Lay the manifests of -f over what the cluster holds.")
+    ] = False
+    excluded_namespaces: Annotated[
+        str,
+        _option(
+            metavar="PATTERNS",
+            say="Namespaces the operator never pins; default: kube-*,cozy-*,default.",
+            env="SCHEDCLASS_EXCLUDED_NAMESPACES",
+        ),
+    ] = ""
+    label_keys: Annotated[
+        str, _option(metavar="KEYS", say="The operator's defaultLabelSelectorKeys.")
+    ] = ""
+    exempt_daemon_sets: Annotated[
+        bool,
+        typer.Option(
+            "--exempt-daemon-sets",
+            help="The operator lets pods of DaemonSets pass unpinned.",
+            envvar="SCHEDCLASS_EXEMPT_DAEMON_SETS",
+        ),
+    ] = False
+
+    @property
+    def offline(self) -> bool:
+        """Whether no cluster is asked."""
+        return bool(self.filename) and not self.live
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The paths of `-f`."""
+        return tuple(self.filename or ())
+
+
+def command(function: Callable[..., int]) -> Callable[..., None]:
+    """Make a command of a function that takes `common` and its own parameters.
+
+    The common options follow the command's own; what the function returns is the exit code.
+    """
+    own = [p for p in inspect.signature(function).parameters.values() if p.name != "common"]
+    shared = [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
+        )
+        for field in fields(Common)
+    ]
+
+    @functools.wraps(function)
+    def run(**given: Any) -> None:
+        common = Common(**{field.name: given.pop(field.name) for field in fields(Common)})
+        raise typer.Exit(function(common=common, **given))
+
+    run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+    return run

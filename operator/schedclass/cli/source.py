@@ -1,0 +1,127 @@
+"""Where a snapshot comes from: manifests, a cluster, or manifests laid over a cluster."""
+
+import sys
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from schedclass.cli import fields, manifests
+from schedclass.cli.options import Common
+from schedclass.cli.problems import InputError
+from schedclass.domain import names
+from schedclass.domain.insight.assembly import DEFAULT_NAMESPACE, Assembly, MalformedObject
+from schedclass.domain.insight.snapshot import Part, Snapshot
+from schedclass.domain.insight.world import Policy, World
+
+PROBLEMS_SHOWN = 20
+NOTES_SHOWN = 50
+
+
+@dataclass(slots=True)
+class Notes:
+    """Sentences for a person, to standard error, each once and not without end."""
+
+    told: set[str] = field(default_factory=set)
+    silenced: int = 0
+
+    def say(self, message: str) -> None:
+        """Tell one."""
+        if message in self.told:
+            return
+        if len(self.told) >= NOTES_SHOWN:
+            self.silenced += 1
+            return
+        self.told.add(message)
+        sys.stderr.write(f"note: {message}\n")
+
+    def close(self) -> None:
+        """Tell how many were not told."""
+        if self.silenced:
+            sys.stderr.write(f"note: {self.silenced} more notes of this kind\n")
+            self.silenced = 0
+
+
+def policy_of(common: Common) -> Policy:
+    """The operator's configuration as the options give it."""
+    return Policy(
+        excluded=_listed(common.excluded_namespaces) or names.SYSTEM_NAMESPACES,
+        label_keys=_listed(common.label_keys) or names.LINEAGE_LABELS,
+        exempt_daemon_sets=common.exempt_daemon_sets,
+    )
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def load_world(common: Common, parts: Collection[Part]) -> World:
+    """Gather what is needed and link it.
+
+    Args:
+        common: the options.
+        parts: what the command needs of a cluster; of manifests everything is read.
+
+    Raises:
+        CliError: nothing can be gathered; one sentence.
+    """
+    return World(load_snapshot(common, parts), policy_of(common))
+
+
+def load_snapshot(common: Common, parts: Collection[Part]) -> Snapshot:
+    """See `load_world`."""
+    if common.offline:
+        return snapshot_of_manifests(common.files, common)
+    from schedclass.cli.gather import gather_snapshot
+
+    live = gather_snapshot(common, parts)
+    if not common.files:
+        return live
+    from schedclass.domain.insight.changes import overlay
+
+    return overlay(live, snapshot_of_manifests(common.files, common))
+
+
+def snapshot_of_manifests(paths: tuple[str, ...], common: Common) -> Snapshot:
+    """Read manifests; what they do not hold is unknown, as a cluster may hold it.
+
+    Raises:
+        InputError: something cannot be read; the first of them, each with its place.
+    """
+    notes = Notes()
+    assembly = Assembly(namespace=common.namespace or DEFAULT_NAMESPACE)
+    problems: list[str] = []
+    for manifest in manifests.read_all(paths, recursive=common.recursive, say=notes.say):
+        for sentence in fields.unknown_fields(manifest.obj):
+            notes.say(f"{manifest.origin}: {sentence}")
+        try:
+            assembly.add(manifest.obj, manifest.origin)
+        except MalformedObject as error:
+            problems.append(f"{manifest.origin}: {error}")
+    if problems:
+        raise InputError(_joined(problems))
+    try:
+        snapshot = assembly.finish(_not_given(assembly), f"manifests: {', '.join(paths)}")
+    except MalformedObject as error:
+        raise InputError(str(error)) from error
+    for note in assembly.notes:
+        notes.say(note)
+    if assembly.unused:
+        listed = ", ".join(f"{kind} ({n})" for kind, n in sorted(assembly.unused.items()))
+        notes.say(f"of no use here: {listed}")
+    notes.close()
+    return snapshot
+
+
+def _not_given(assembly: Assembly) -> dict[Part, str]:
+    # A tenant's namespace follows from its Tenant, and where no Tenant is given none may be used.
+    given = assembly.given | {Part.TENANTS, Part.EVENTS}
+    if assembly.given & {Part.NAMESPACES, Part.TENANTS}:
+        given |= {Part.NAMESPACES}
+    if assembly.given & {Part.PODS, Part.WORKLOADS}:
+        given |= {Part.PODS, Part.WORKLOADS}
+    return {part: f"no {part.value} among the manifests" for part in Part if part not in given}
+
+
+def _joined(problems: list[str]) -> str:
+    shown = problems[:PROBLEMS_SHOWN]
+    more = len(problems) - len(shown)
+    return "\n".join([*shown, *([f"... and {more} more"] if more else [])])

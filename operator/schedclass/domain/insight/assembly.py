@@ -1,0 +1,266 @@
+"""From raw objects, in any order, to a snapshot."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from schedclass.domain import names
+from schedclass.domain.insight.creation import as_created, pod_of_template
+from schedclass.domain.insight.snapshot import (
+    NamespaceRecord,
+    NodeRecord,
+    Part,
+    PodRecord,
+    Snapshot,
+    Workload,
+    controller_of,
+    parse_node_record,
+    parse_pod_record,
+)
+from schedclass.domain.namespaces import Namespace, parse_namespace
+from schedclass.domain.schedulingclass import SchedulingClass, parse_class
+from schedclass.domain.tenants import Tenant, parse_tenant
+
+DEFAULT_NAMESPACE: Final = "default"
+
+_CORE: Final = "v1"
+_WORKLOADS: Final = {
+    "Deployment": "apps",
+    "StatefulSet": "apps",
+    "ReplicaSet": "apps",
+    "DaemonSet": "apps",
+    "ReplicationController": "",
+    "Job": "batch",
+    "CronJob": "batch",
+}
+
+
+class MalformedObject(ValueError):  # noqa: N818 - as KubeError's children, it names what happened
+    """An object that cannot be read; the message says which field, and the way out."""
+
+
+@dataclass(slots=True)
+class Assembly:
+    """Takes objects one by one and makes a snapshot of them.
+
+    Attributes:
+        namespace: for namespaced objects that name none.
+        unused: kinds of objects that no answer needs, with their numbers.
+        notes: sentences about objects that were taken otherwise than one might think.
+        given: the parts of which there was at least one object.
+    """
+
+    namespace: str = DEFAULT_NAMESPACE
+    unused: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+    given: set[Part] = field(default_factory=set)
+    _origins: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    _nodes: dict[str, NodeRecord] = field(default_factory=dict)
+    _namespaces: dict[str, NamespaceRecord] = field(default_factory=dict)
+    _tenants: dict[str, Tenant] = field(default_factory=dict)
+    _classes: dict[str, SchedulingClass] = field(default_factory=dict)
+    _pods: dict[str, PodRecord | Mapping[str, Any]] = field(default_factory=dict)
+    _workloads: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    _priorities: dict[str, int] = field(default_factory=dict)
+
+    def add(self, obj: Mapping[str, Any], origin: str = "") -> None:
+        """Take in one object (no list).
+
+        Args:
+            obj: the object; of a kind that is not used it is only counted.
+            origin: where it comes from, for messages: file and line.
+
+        Raises:
+            MalformedObject: it has no name, or a field that matters cannot be read.
+        """
+        kind, group = str(obj.get("kind") or ""), _group(obj.get("apiVersion"))
+        take = self._taker(kind, group)
+        if take is None:
+            self.unused[kind or "(no kind)"] += 1
+            return
+        metadata = obj.get("metadata")
+        if not isinstance(metadata, Mapping):
+            raise MalformedObject(f"{kind}: metadata must be an object with a name")
+        name = metadata.get("name") or metadata.get("generateName")
+        if not isinstance(name, str) or not name:
+            raise MalformedObject(f"{kind}: metadata.name is missing or is no text")
+        namespaced = kind == "Pod" or kind in _WORKLOADS or kind == "Tenant"
+        place = str(metadata.get("namespace") or self.namespace) if namespaced else ""
+        if place or not metadata.get("name"):
+            obj = {**obj, "metadata": {**metadata, "name": name}}
+            if place:
+                obj["metadata"]["namespace"] = place
+        self._note_duplicate(kind, place, name, origin)
+        try:
+            take(obj, f"{place}/{name}" if place else name)
+        except (ValueError, TypeError, AttributeError) as error:
+            # Readers below trust the shape of maps and lists; what they stumble over is the input.
+            at = f"{place}/{name}" if place else name
+            raise MalformedObject(f"{kind} {at}: {error}") from error
+
+    def forget(self, kind: str) -> None:
+        """Take back all objects of a kind, to read them once more."""
+        held: dict[str, dict[str, Any]] = {
+            "Node": self._nodes,
+            "Namespace": self._namespaces,
+            "Tenant": self._tenants,
+            names.KIND: self._classes,
+            "Pod": self._pods,
+        }
+        if kind in held:
+            held[kind].clear()
+        else:
+            stale = [key for key in self._workloads if key.startswith(f"{kind} ")]
+            for key in stale:
+                del self._workloads[key]
+        self._origins = {key: at for key, at in self._origins.items() if key[0] != kind}
+
+    def finish(self, unknown: Mapping[Part, str], origin: str) -> Snapshot:
+        """The snapshot of all that was taken in.
+
+        Args:
+            unknown: see `Snapshot.unknown`.
+            origin: see `Snapshot.origin`.
+
+        Raises:
+            MalformedObject: a pod or a pod template cannot be read.
+        """
+        pods = [
+            raw if isinstance(raw, PodRecord) else self._pod(raw, key)
+            for key, raw in self._pods.items()
+        ]
+        workloads = [self._workload(raw) for raw in self._workloads.values()]
+        return Snapshot(
+            nodes=tuple(self._nodes[name] for name in sorted(self._nodes)),
+            namespaces=(*self._namespaces.values(), *self._implied(pods, workloads)),
+            tenants=tuple(self._tenants.values()),
+            classes=tuple(self._classes[name] for name in sorted(self._classes)),
+            pods=tuple(pods),
+            workloads=tuple(workloads),
+            unknown=dict(unknown),
+            origin=origin,
+        )
+
+    def _taker(self, kind: str, group: str) -> Callable[[Mapping[str, Any], str], None] | None:
+        if kind in _WORKLOADS:
+            return self._take_workload if group == _WORKLOADS[kind] else None
+        takers: dict[tuple[str, str], Callable[[Mapping[str, Any], str], None]] = {
+            ("", "Node"): self._take_node,
+            ("", "Namespace"): self._take_namespace,
+            ("", "Pod"): self._take_pod,
+            (names.GROUP, names.KIND): self._take_class,
+            (_group(names.TENANT_API_VERSION), "Tenant"): self._take_tenant,
+            ("scheduling.k8s.io", "PriorityClass"): self._take_priority,
+        }
+        return takers.get((group, kind))
+
+    def _note_duplicate(self, kind: str, place: str, name: str, origin: str) -> None:
+        key = (kind, place, name)
+        if key in self._origins:
+            where = f" ({self._origins[key]}, {origin})" if origin else ""
+            at = f"{place}/{name}" if place else name
+            self.notes.append(f"{kind} {at} is given more than once{where}; the last one counts")
+        self._origins[key] = origin
+
+    def _take_node(self, obj: Mapping[str, Any], key: str) -> None:
+        self.given.add(Part.NODES)
+        self._nodes[key] = parse_node_record(obj)
+
+    def _take_namespace(self, obj: Mapping[str, Any], key: str) -> None:
+        self.given.add(Part.NAMESPACES)
+        labels = obj["metadata"].get("labels") or {}
+        if not isinstance(labels, Mapping):
+            raise MalformedObject("metadata.labels: must be a map of strings")
+        texts = {str(label): str(value) for label, value in labels.items()}
+        texts.setdefault(names.NAMESPACE_NAME, key)  # the API server sees to it
+        self._namespaces[key] = NamespaceRecord(parse_namespace(obj), texts)
+
+    def _take_class(self, obj: Mapping[str, Any], key: str) -> None:
+        self.given.add(Part.CLASSES)
+        self._classes[key] = parse_class(obj)
+
+    def _take_tenant(self, obj: Mapping[str, Any], key: str) -> None:
+        self.given.add(Part.TENANTS)
+        self._tenants[key] = parse_tenant(obj)
+
+    def _take_priority(self, obj: Mapping[str, Any], key: str) -> None:
+        value = obj.get("value")
+        if not isinstance(value, int):
+            raise MalformedObject("value: must be a whole number")
+        self._priorities[key] = value
+        if obj.get("globalDefault") is True:
+            self._priorities[""] = value
+
+    def _take_pod(self, obj: Mapping[str, Any], key: str) -> None:
+        self.given.add(Part.PODS)
+        stored = bool(obj["metadata"].get("uid"))
+        # One that is not stored may need a PriorityClass that is still to come.
+        self._pods[key] = parse_pod_record(obj) if stored else obj
+
+    def _take_workload(self, obj: Mapping[str, Any], key: str) -> None:
+        self.given.add(Part.WORKLOADS)
+        self._workloads[f"{obj['kind']} {key}"] = obj
+
+    def _pod(self, raw: Mapping[str, Any], key: str) -> PodRecord:
+        try:
+            return parse_pod_record(as_created(raw, self._priorities))
+        except (ValueError, TypeError, AttributeError) as error:
+            raise MalformedObject(f"Pod {key}: {error}") from error
+
+    def _workload(self, raw: Mapping[str, Any]) -> Workload:
+        metadata = raw["metadata"]
+        key = f"{raw['kind']} {metadata['namespace']}/{metadata['name']}"
+        try:
+            return self._read_workload(raw)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise MalformedObject(f"{key}: {error}") from error
+
+    def _read_workload(self, raw: Mapping[str, Any]) -> Workload:
+        kind, metadata, spec = raw["kind"], raw["metadata"], raw.get("spec") or {}
+        if kind == "CronJob":
+            spec = (spec.get("jobTemplate") or {}).get("spec") or {}
+        template = spec.get("template")
+        if not isinstance(template, Mapping) or not isinstance(template.get("spec"), Mapping):
+            raise MalformedObject("its pod template has no spec")
+        owner = {"kind": kind, "name": metadata["name"], "uid": metadata.get("uid") or ""}
+        pod = pod_of_template(raw, template, metadata["name"], owner)
+        return Workload(
+            kind=kind,
+            namespace=metadata["namespace"],
+            name=metadata["name"],
+            uid=str(metadata.get("uid") or ""),
+            replicas=_replicas(kind, spec),
+            template=parse_pod_record(as_created(pod, self._priorities)),
+            owner=controller_of(metadata),
+        )
+
+    def _implied(self, pods: list[PodRecord], workloads: list[Workload]) -> list[NamespaceRecord]:
+        """Namespaces that nobody gave, and that Tenants, pods and workloads need."""
+        wanted = [tenant.target for tenant in self._tenants.values()]
+        wanted += [tenant.namespace for tenant in self._tenants.values()]
+        wanted += [record.pod.namespace for record in pods]
+        wanted += [workload.namespace for workload in workloads]
+        missing = [name for name in dict.fromkeys(wanted) if name not in self._namespaces]
+        return [
+            NamespaceRecord(Namespace(name), {names.NAMESPACE_NAME: name}, implied=True)
+            for name in missing
+        ]
+
+
+def _replicas(kind: str, spec: Mapping[str, Any]) -> int | None:
+    if kind == "DaemonSet":
+        return None
+    field_name = "parallelism" if kind in ("Job", "CronJob") else "replicas"
+    value = spec.get(field_name)
+    if value is None:
+        return 1
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise MalformedObject(f"spec.{field_name}: must be a whole number of pods")
+    completions = spec.get("completions")
+    return min(value, completions) if isinstance(completions, int) else value
+
+
+def _group(api_version: object) -> str:
+    text = api_version if isinstance(api_version, str) else ""
+    return text.rpartition("/")[0]

@@ -1,0 +1,133 @@
+"""What-ifs: a snapshot as it would be after a change."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from schedclass.domain.insight.snapshot import (
+    NamespaceRecord,
+    NodeRecord,
+    Part,
+    Snapshot,
+)
+from schedclass.domain.insight.world import World
+from schedclass.domain.namespaces import is_writable_class_name
+
+T = TypeVar("T")
+
+
+class ChangeError(ValueError):
+    """A change that cannot be made; the message says why and how it is written."""
+
+
+def overlay(base: Snapshot, changed: Snapshot) -> Snapshot:
+    """The base with the objects of another snapshot put in, or in place of those of their name.
+
+    Parts that the base does not know stay unknown: a few objects do not make them whole.
+    """
+    given = [record for record in changed.namespaces if not record.implied]
+    known = {record.namespace.name for record in base.namespaces}
+    implied = [
+        record
+        for record in changed.namespaces
+        if record.implied and record.namespace.name not in known
+    ]
+    return replace(
+        base,
+        nodes=_merged(base.nodes, changed.nodes, lambda record: record.node.name),
+        namespaces=_merged(
+            base.namespaces,
+            [*(_keeping_uid(record, base) for record in given), *implied],
+            lambda record: record.namespace.name,
+        ),
+        tenants=_merged(
+            base.tenants, changed.tenants, lambda tenant: f"{tenant.namespace}/{tenant.name}"
+        ),
+        classes=_merged(base.classes, changed.classes, lambda cls: cls.name),
+        pods=_merged(base.pods, changed.pods, lambda record: record.key),
+        workloads=_merged(base.workloads, changed.workloads, lambda workload: workload.key),
+        origin=f"{base.origin}, changed by {changed.origin}" if changed.origin else base.origin,
+    )
+
+
+def _merged(base: Iterable[T], changed: Iterable[T], key: Callable[[T], str]) -> tuple[T, ...]:
+    found = {key(item): item for item in base}
+    found.update({key(item): item for item in changed})
+    return tuple(found.values())
+
+
+def _keeping_uid(record: NamespaceRecord, base: Snapshot) -> NamespaceRecord:
+    """A manifest without uid changes the namespace that is there; it does not re-create it."""
+    old = next((r for r in base.namespaces if r.namespace.name == record.namespace.name), None)
+    if old is None or record.namespace.uid:
+        return record
+    return replace(record, namespace=replace(record.namespace, uid=old.namespace.uid))
+
+
+def set_class(world: World, name: str, class_name: str | None) -> Snapshot:
+    """A namespace asks for another class, or (None) for none any more.
+
+    The wish is written where it counts: into the Tenant that speaks for the namespace, else onto
+    the namespace.
+
+    Raises:
+        ChangeError: there is no such namespace, or the name cannot be a class.
+    """
+    record = world.namespaces.get(name)
+    if record is None:
+        raise ChangeError(f"there is no namespace {name} to give a class to")
+    if class_name is not None and not is_writable_class_name(class_name):
+        raise ChangeError(f'"{class_name}" is no class name')
+    snapshot, ns = world.snapshot, record.namespace
+    tenant = world.tree.tenant_of(ns)
+    if tenant is not None:
+        tenants = (
+            replace(t, class_name=class_name) if t == tenant else t for t in snapshot.tenants
+        )
+        return replace(snapshot, tenants=tuple(tenants))
+    if ns.inherited_from is not None:
+        ns = replace(ns, requested=class_name, label=ns.inherited_class or ns.label)
+    else:
+        ns = replace(ns, requested=None, label=class_name)
+    changed = replace(record, namespace=ns)
+    return replace(
+        snapshot,
+        namespaces=tuple(changed if r is record else r for r in snapshot.namespaces),
+    )
+
+
+def remove_node(snapshot: Snapshot, name: str) -> Snapshot:
+    """A node goes, and its pods with it.
+
+    Raises:
+        ChangeError: there is no such node.
+    """
+    _node(snapshot, name)
+    return replace(
+        snapshot,
+        nodes=tuple(record for record in snapshot.nodes if record.node.name != name),
+        pods=tuple(record for record in snapshot.pods if record.pod.node_name != name),
+    )
+
+
+def relabel_node(snapshot: Snapshot, name: str, changes: Mapping[str, str | None]) -> Snapshot:
+    """A node gets labels (None: loses them).
+
+    Raises:
+        ChangeError: there is no such node.
+    """
+    record = _node(snapshot, name)
+    labels = {**record.node.labels, **{k: v for k, v in changes.items() if v is not None}}
+    for key, value in changes.items():
+        if value is None:
+            labels.pop(key, None)
+    changed = replace(record, node=replace(record.node, labels=labels))
+    return replace(snapshot, nodes=tuple(changed if r is record else r for r in snapshot.nodes))
+
+
+def _node(snapshot: Snapshot, name: str) -> NodeRecord:
+    for record in snapshot.nodes:
+        if record.node.name == name:
+            return record
+    known = "" if snapshot.knows(Part.NODES) else f" ({snapshot.unknown[Part.NODES]})"
+    raise ChangeError(f"there is no node {name}{known}")

@@ -1,0 +1,233 @@
+"""One moment of a cluster, frozen, together with what could not be seen of it.
+
+Who gathers it (from an API server, from manifests) says what is unknown; who reads it never takes
+unknown for absent.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from schedclass.domain import names
+from schedclass.domain.insight.resources import Amounts, Demand, parse_amounts, parse_demand
+from schedclass.domain.namespaces import Namespace
+from schedclass.domain.nodes import Node, parse_node
+from schedclass.domain.scheduling.pods import Pod, parse_pod
+from schedclass.domain.schedulingclass import SchedulingClass
+from schedclass.domain.tenants import Tenant
+
+
+class Part(StrEnum):
+    """A part of a snapshot that may be known or not."""
+
+    NODES = "nodes"
+    NAMESPACES = "namespaces"
+    TENANTS = "tenants"
+    CLASSES = "classes"
+    PODS = "pods"
+    WORKLOADS = "workloads"
+    EVENTS = "events"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """A node with what it can hold.
+
+    Attributes:
+        node: what placement by constraints needs.
+        allocatable: what pods can take of it; None where it was not told, so not checked.
+    """
+
+    node: Node
+    allocatable: Amounts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceRecord:
+    """A namespace with all its labels.
+
+    Attributes:
+        namespace: the record that inheritance needs.
+        labels: all labels.
+        implied: nobody gave the namespace itself; something that was given says that it will be.
+    """
+
+    namespace: Namespace
+    labels: Mapping[str, str] = field(default_factory=dict)
+    implied: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The controller of a pod or workload."""
+
+    kind: str
+    name: str
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """The condition PodScheduled: the real scheduler's last word on a pod.
+
+    Attributes:
+        status: `True`, `False` or `Unknown`.
+        reason: e.g. `Unschedulable`.
+        message: e.g. "0/3 nodes are available: ...".
+    """
+
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PodRecord:
+    """A pod with what the placement of others does not depend on.
+
+    Attributes:
+        pod: what placement needs.
+        demand: what it takes of its node.
+        scheduler: `spec.schedulerName`.
+        phase: `status.phase`, empty for a pod that no API server has seen.
+        stored: whether it comes from an API server (it has a uid), so has met admission.
+        mirror: whether it carries a mirror pod's annotation.
+        owner: its controller.
+        scheduled: the condition PodScheduled.
+        created: `metadata.creationTimestamp`.
+    """
+
+    pod: Pod
+    demand: Demand
+    scheduler: str = ""
+    phase: str = ""
+    stored: bool = False
+    mirror: bool = False
+    owner: Owner | None = None
+    scheduled: Scheduled | None = None
+    created: str = ""
+
+    @property
+    def key(self) -> str:
+        """Namespace and name, joined by a slash."""
+        return f"{self.pod.namespace}/{self.pod.name}"
+
+    @property
+    def running(self) -> bool:
+        """Whether it takes a place on a node."""
+        return bool(self.pod.node_name) and not self.pod.finished
+
+    @property
+    def pending(self) -> bool:
+        """Whether it waits for a node."""
+        return not (self.pod.node_name or self.pod.finished or self.pod.terminating)
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """An object whose controller makes pods from a template.
+
+    Attributes:
+        kind: Deployment, StatefulSet, ReplicaSet, ReplicationController, DaemonSet, Job, CronJob.
+        namespace, name, uid: which.
+        replicas: how many pods it wants at a time; None for one on each node that takes it.
+        template: the first pod it would make.
+        owner: its controller, if it has one itself.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    replicas: int | None
+    template: PodRecord
+    owner: Owner | None = None
+
+    @property
+    def key(self) -> str:
+        """Kind, namespace and name, e.g. `Deployment shop/web`."""
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One moment of a cluster.
+
+    Attributes:
+        nodes, namespaces, tenants, classes, pods, workloads: what was seen.
+        unknown: parts of which not everything was seen, each with one sentence why.
+        origin: where it comes from, for a person.
+    """
+
+    nodes: tuple[NodeRecord, ...] = ()
+    namespaces: tuple[NamespaceRecord, ...] = ()
+    tenants: tuple[Tenant, ...] = ()
+    classes: tuple[SchedulingClass, ...] = ()
+    pods: tuple[PodRecord, ...] = ()
+    workloads: tuple[Workload, ...] = ()
+    unknown: Mapping[Part, str] = field(default_factory=dict)
+    origin: str = ""
+
+    def knows(self, *parts: Part) -> bool:
+        """Whether all of these parts were seen whole."""
+        return not any(part in self.unknown for part in parts)
+
+
+def parse_node_record(obj: Mapping[str, Any]) -> NodeRecord:
+    """Read a Node.
+
+    Raises:
+        ValueError: with the field, if its allocatable resources cannot be read.
+    """
+    status = obj.get("status")
+    allocatable = status.get("allocatable") if isinstance(status, Mapping) else None
+    if allocatable is None:
+        return NodeRecord(parse_node(obj))
+    return NodeRecord(parse_node(obj), parse_amounts(allocatable, "status.allocatable"))
+
+
+def parse_pod_record(obj: Mapping[str, Any]) -> PodRecord:
+    """Read a Pod.
+
+    Raises:
+        ValueError: with the field, if a part that matters cannot be read.
+    """
+    pod = parse_pod(obj)
+    metadata, spec = obj.get("metadata") or {}, obj.get("spec") or {}
+    status = obj.get("status") or {}
+    return PodRecord(
+        pod=pod,
+        demand=parse_demand(spec),
+        scheduler=str(spec.get("schedulerName") or names.DEFAULT_SCHEDULER_NAME),
+        phase=str(status.get("phase") or ""),
+        stored=bool(metadata.get("uid")),
+        mirror=names.MIRROR_POD in (metadata.get("annotations") or {}),
+        owner=controller_of(metadata),
+        scheduled=_scheduled(status.get("conditions")),
+        created=str(metadata.get("creationTimestamp") or ""),
+    )
+
+
+def controller_of(metadata: Mapping[str, Any]) -> Owner | None:
+    """The ownerReference with `controller: true`, if there is one."""
+    references = metadata.get("ownerReferences")
+    for reference in references if isinstance(references, list) else ():
+        if isinstance(reference, Mapping) and reference.get("controller") is True:
+            return Owner(
+                str(reference.get("kind") or ""),
+                str(reference.get("name") or ""),
+                str(reference.get("uid") or ""),
+            )
+    return None
+
+
+def _scheduled(conditions: object) -> Scheduled | None:
+    for condition in conditions if isinstance(conditions, list) else ():
+        if isinstance(condition, Mapping) and condition.get("type") == "PodScheduled":
+            return Scheduled(
+                str(condition.get("status") or ""),
+                str(condition.get("reason") or ""),
+                str(condition.get("message") or ""),
+            )
+    return None
