@@ -67,15 +67,16 @@ def probes(layout: Layout, admin: Api, tls: ssl.SSLContext) -> dict[str, Callabl
     return {
         "etcd": lambda: plain_answers_ok(ports["etcd"], "/readyz"),
         "kube-apiserver": lambda: admin.answers_ok("/readyz"),
-        "kube-controller-manager": lambda: _tls_answers_ok(
+        "kube-controller-manager": lambda: tls_answers_ok(
             ports["kube-controller-manager"], "/healthz", tls
         ),
-        "kube-scheduler": lambda: _tls_answers_ok(ports["kube-scheduler"], "/readyz", tls),
+        "kube-scheduler": lambda: tls_answers_ok(ports["kube-scheduler"], "/readyz", tls),
         "kwok": lambda: plain_answers_ok(ports["kwok"], "/readyz"),
     }
 
 
-def _tls_answers_ok(port: int, path: str, context: ssl.SSLContext) -> bool:
+def tls_answers_ok(port: int, path: str, context: ssl.SSLContext) -> bool:
+    """Tells whether GET over https on 127.0.0.1 answers 200 now."""
     connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=5)
     try:
         with closing(connection):

@@ -1,30 +1,34 @@
 """The operator on a local control plane: its chart, its processes, and a stand-in of its Service.
 
 The processes run beside the API server instead of in pods, each with a token of the ServiceAccount
-that the chart installs, so that a missing right shows. Arguments and environment are those of the
-chart's own Deployments; only addresses differ.
+that the chart installs, so that a missing right shows. Arguments, environment and configuration are
+those of the chart's own Deployments; only addresses differ.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import yaml
+
 from controlplane.api import plain_answers_ok
 from controlplane.cluster import Cluster
+from controlplane.components import tls_answers_ok
 from controlplane.helm import Release
 from controlplane.paths import CHART
-from controlplane.processes import Command, ManagedProcess, stop_all
+from controlplane.processes import Command, ManagedProcess, stop_all, write_atomically
 from controlplane.programs import program
 from controlplane.waiting import eventually
 
 NAMESPACE = "cozy-schedclass"
 RELEASE = "schedclass"
 SERVICE = "webhook-service"
-ROLES = ("webhook", "controller")
+SCHEDULER = "scheduler"
 READY_SECONDS = 45
 GRACE_SECONDS = 15.0
 """A replica that is told to end in an orderly way drains first, as in a pod."""
@@ -36,7 +40,9 @@ _LOCAL = {"SCHEDCLASS_DRAIN_SECONDS": "1"}
 class Installation:
     """The operator, installed: release `schedclass` in `cozy-schedclass` by default.
 
-    Processes: `webhook-0` …, `controller-0` … and `webhook-service`, the stand-in of the Service.
+    Processes: `webhook-0` …, `controller-0` …, `extender-0` … and `scheduler-0` …, and
+    `webhook-service`, the stand-in of the Service. In a real cluster, an extender and a scheduler
+    share a pod; here those of the same number belong together.
     """
 
     def __init__(
@@ -61,7 +67,9 @@ class Installation:
         self._values = dict(values or {})
         self.webhooks = [f"webhook-{number}" for number in range(replicas)]
         self.controllers = [f"controller-{number}" for number in range(replicas)]
-        self._environments: dict[str, Command] = {}
+        self.extenders = [f"extender-{number}" for number in range(replicas)]
+        self.schedulers = [f"{SCHEDULER}-{number}" for number in range(replicas)]
+        self._rendered: list[dict[str, Any]] = []
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -105,7 +113,7 @@ class Installation:
             **values: Top level values to change from now on.
         """
         self._values.update(values)
-        self._environments.clear()
+        self._rendered.clear()
         return self.release.install(self.values)
 
     def start_service(self) -> None:
@@ -140,8 +148,8 @@ class Installation:
 
     @property
     def replicas(self) -> list[str]:
-        """Names of all replicas of both roles."""
-        return [*self.webhooks, *self.controllers]
+        """Names of all replicas of all roles."""
+        return [*self.webhooks, *self.controllers, *self.extenders, *self.schedulers]
 
     @property
     def url(self) -> str:
@@ -169,11 +177,14 @@ class Installation:
         return self.cluster.process(name)
 
     def probe_port(self, name: str) -> int:
-        """The port of a replica's /healthz, /readyz and /metrics."""
+        """The port of a replica's /healthz, /readyz and /metrics (https for `scheduler-N`)."""
         return self.cluster.port(f"{name}-probe")
 
     def is_ready(self, name: str) -> bool:
-        """Tells whether a replica's /readyz answers 200 now."""
+        """Tells whether a replica's readiness probe answers 200 now."""
+        if _role(name) == SCHEDULER:
+            tls = self.cluster.identities.tls()
+            return tls_answers_ok(self.probe_port(name), "/healthz", tls)
         return plain_answers_ok(self.probe_port(name), "/readyz")
 
     def wait_replica_ready(self, name: str, *, seconds: float = READY_SECONDS) -> None:
@@ -226,9 +237,11 @@ class Installation:
 
     def command(self, name: str) -> Command:
         """Returns how a replica is started, and renews its ServiceAccount's token."""
-        role = name.rpartition("-")[0]
-        account = f"{RELEASE}-{role}"
+        role = _role(name)
+        account = self._account(role)
         kubeconfig = self.cluster.identities.service_account_kubeconfig(NAMESPACE, account)
+        if role == SCHEDULER:
+            return self._scheduler(name, str(kubeconfig))
         container = self._container(role)
         env = {
             **container.env,
@@ -241,22 +254,76 @@ class Installation:
         if role == "webhook":
             env["SCHEDCLASS_WEBHOOK_HOST"] = "127.0.0.1"
             env["SCHEDCLASS_WEBHOOK_PORT"] = str(self.cluster.port(name))
+        if role == "extender":
+            env["SCHEDCLASS_EXTENDER_PORT"] = str(self.cluster.port(name))
         inherited = [key for key in os.environ if key.startswith(("SCHEDCLASS_", "KUBERNETES_"))]
         return Command([sys.executable, "-m", "schedclass", *container.argv], env, inherited)
 
+    def _scheduler(self, name: str, kubeconfig: str) -> Command:
+        """A stock kube-scheduler with the chart's configuration and the extender of its number."""
+        (text,) = (
+            item["data"]["config.yaml"]
+            for item in self._objects()
+            if item["kind"] == "ConfigMap" and "config.yaml" in item["data"]
+        )
+        configuration = yaml.safe_load(text)
+        configuration["clientConnection"]["kubeconfig"] = kubeconfig
+        configuration["leaderElection"].update(self._lease_times)
+        extender = f"extender-{name.rpartition('-')[2]}"
+        configuration["extenders"][0]["urlPrefix"] = (
+            f"http://127.0.0.1:{self.cluster.port(extender)}"
+        )
+        path = self.cluster.folder / "config" / f"{name}.json"
+        write_atomically(path, json.dumps(configuration, indent=1))
+        layout = self.cluster.layout
+        arguments = [
+            f"--config={path}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self.probe_port(name)}",
+            f"--tls-cert-file={layout.pki / 'server.crt'}",
+            f"--tls-private-key-file={layout.pki / 'server.key'}",
+        ]
+        home = {"HOME": str(self.cluster.folder / "home")}
+        return Command([str(program("kube-scheduler")), *arguments], home, ("KUBECONFIG",))
+
+    @property
+    def _lease_times(self) -> dict[str, str]:
+        """The lease times of the other roles, where they were shortened."""
+        keys = {"duration": "leaseDuration", "deadline": "renewDeadline", "retry": "retryPeriod"}
+        given = {
+            keys[key]: self._env.get(f"SCHEDCLASS_LEASE_{key.upper()}_SECONDS") for key in keys
+        }
+        return {key: f"{value}s" for key, value in given.items() if value}
+
+    def _account(self, role: str) -> str:
+        """The extender shares the pod of kube-scheduler, and with it its ServiceAccount."""
+        return f"{RELEASE}-{SCHEDULER if role == 'extender' else role}"
+
     def _container(self, role: str) -> Command:
         """The arguments and environment that the chart gives a role's container."""
-        if not self._environments:
+        (container,) = (
+            container
+            for item in self._objects()
+            if item["kind"] == "Deployment"
+            for container in item["spec"]["template"]["spec"]["containers"]
+            if container["name"] == role
+        )
+        env = {entry["name"]: _value(entry) for entry in container["env"]}
+        return Command(container["args"], env)
+
+    def _objects(self) -> list[dict[str, Any]]:
+        """What the chart would install with Deployments."""
+        if not self._rendered:
             values = {**self.values, "deployments": {"enabled": True}}
-            for item in self.release.render(values):
-                if item["kind"] == "Deployment":
-                    container = item["spec"]["template"]["spec"]["containers"][0]
-                    env = {entry["name"]: _value(entry) for entry in container["env"]}
-                    self._environments[container["name"]] = Command(container["args"], env)
-        return self._environments[role]
+            self._rendered = self.release.render(values)
+        return self._rendered
 
     def _probe_url(self, name: str) -> str:
         return f"http://127.0.0.1:{self.probe_port(name)}/readyz"
+
+
+def _role(name: str) -> str:
+    return name.rpartition("-")[0]
 
 
 def _value(entry: Mapping[str, Any]) -> str:

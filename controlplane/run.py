@@ -49,7 +49,9 @@ def up(nodes: int, *, bare: bool = False, folder: Path = RUN) -> Cluster:
             installation = Installation(cluster)
             with _step(out, "Chart installed"):
                 installation.install_chart()
-            with _step(out, "Operator ready: two webhook replicas, two controllers"):
+            with _step(
+                out, "Operator ready: webhook, controller, scheduler with extender, two of each"
+            ):
                 installation.start()
         return cluster
 

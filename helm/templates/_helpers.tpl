@@ -15,7 +15,7 @@
 
 {{/* Selectors are immutable: name, instance and component only. Takes (dict "root" . "role" ROLE). */}}
 {{- define "schedclass.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "schedclass.name" .root | quote }}
+app.kubernetes.io/name: {{ eq .role "scheduler" | ternary "cozystack-scheduler" (include "schedclass.name" .root) | quote }}
 app.kubernetes.io/instance: {{ .root.Release.Name | quote }}
 app.kubernetes.io/component: {{ .role }}
 {{- end }}

@@ -21,6 +21,15 @@
 {{- if eq (int .Values.webhook.port) (int .Values.probes.port) }}
 {{- fail (printf "webhook.port and probes.port are both %d: give them different ports." (int .Values.webhook.port)) }}
 {{- end }}
+{{- if .Values.scheduler.enabled }}
+{{- $ports := dict "probes.port" .Values.probes.port "scheduler.kubeScheduler.port" .Values.scheduler.kubeScheduler.port "scheduler.extenderPort" .Values.scheduler.extenderPort }}
+{{- if lt (values $ports | uniq | len) 3 }}
+{{- fail "probes.port, scheduler.kubeScheduler.port and scheduler.extenderPort are not all different: they are used in one pod, give each its own." }}
+{{- end }}
+{{- if gt (int .Values.scheduler.kubeScheduler.podInitialBackoffSeconds) (int .Values.scheduler.kubeScheduler.podMaxBackoffSeconds) }}
+{{- fail "scheduler.kubeScheduler.podInitialBackoffSeconds is above podMaxBackoffSeconds: lower the first or raise the second." }}
+{{- end }}
+{{- end }}
 {{- if and .Values.webhook.enabled (not .Values.deployments.enabled) (not .Values.webhook.url) }}
 {{- fail "deployments.enabled is false and webhook.url is empty: the API server could not reach the webhook, set webhook.url or webhook.enabled to false." }}
 {{- end }}

@@ -12,6 +12,15 @@
 - name: SCHEDCLASS_WEBHOOK_PORT
   value: {{ .root.Values.webhook.port | quote }}
 {{- end }}
+{{- if eq .role "extender" }}
+- name: SCHEDCLASS_EXTENDER_PORT
+  value: {{ .root.Values.scheduler.extenderPort | quote }}
+- name: SCHEDCLASS_DEFAULT_LABEL_SELECTOR_KEYS
+  value: {{ join "," .root.Values.scheduler.defaultLabelSelectorKeys | quote }}
+{{- else if .root.Values.scheduler.enabled }}
+- name: SCHEDCLASS_SCHEDULER_LEASE
+  value: {{ .root.Values.scheduler.lease.name | quote }}
+{{- end }}
 - name: SCHEDCLASS_EXCLUDED_NAMESPACES
   value: {{ include "schedclass.excludedNamespaces" .root | fromJsonArray | join "," | quote }}
 - name: SCHEDCLASS_EXEMPT_DAEMON_SETS
@@ -99,7 +108,7 @@ ports:
 lifecycle:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with default $values.resources (index $values .role).resources }}
+{{- with default $values.resources (index $values (eq .role "extender" | ternary "scheduler" .role)).resources }}
 resources:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -148,9 +157,15 @@ spec:
         {{- toYaml . | nindent 8 }}
         {{- end }}
         {{- include "schedclass.selectorLabels" . | nindent 8 }}
-      {{- with $values.podAnnotations }}
+      {{- if or $values.podAnnotations (eq .role "scheduler") }}
       annotations:
+        {{- if eq .role "scheduler" }}
+        # kube-scheduler reads its configuration once.
+        checksum/config: {{ include "schedclass.kubeSchedulerConfiguration" .root | sha256sum }}
+        {{- end }}
+        {{- with $values.podAnnotations }}
         {{- toYaml . | nindent 8 }}
+        {{- end }}
       {{- end }}
     spec:
       serviceAccountName: {{ include "schedclass.serviceAccount" . | quote }}
@@ -172,7 +187,11 @@ spec:
       securityContext:
         {{- toYaml $values.podSecurityContext | nindent 8 }}
       containers:
+        {{- if eq .role "scheduler" }}
+        {{- include "schedclass.schedulerContainers" . | nindent 8 }}
+        {{- else }}
         - {{ include "schedclass.container" . | trim | indent 10 | trim }}
+        {{- end }}
       {{- with $values.nodeSelector }}
       nodeSelector:
         {{- toYaml . | nindent 8 }}
@@ -197,6 +216,11 @@ spec:
         - name: tmp
           emptyDir:
             sizeLimit: 64Mi
+        {{- if eq .role "scheduler" }}
+        - name: kube-scheduler
+          configMap:
+            name: {{ include "schedclass.fullname" .root }}-scheduler
+        {{- end }}
         {{- with $values.extraVolumes }}
         {{- toYaml . | nindent 8 }}
         {{- end }}
@@ -249,6 +273,10 @@ spec:
         {{- end }}
         - port: {{ .root.Values.probes.port }}
           protocol: TCP
+        {{- if eq .role "scheduler" }}
+        - port: {{ .root.Values.scheduler.kubeScheduler.port }}
+          protocol: TCP
+        {{- end }}
 {{- end }}
 
 {{- define "schedclass.serviceAccountObject" -}}

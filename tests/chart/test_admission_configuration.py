@@ -211,6 +211,7 @@ def test_without_the_webhook_nothing_is_sent_and_nothing_serves(chart: Chart) ->
     assert "Service" not in kinds
     assert set(rendered.pod_specs()) == {
         "Deployment/rel-schedclass-controller",
+        "Deployment/rel-schedclass-scheduler",
         "Job/rel-schedclass-cleanup",
     }
 

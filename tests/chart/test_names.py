@@ -67,7 +67,8 @@ def strings_that_must_be(rendered: Rendered) -> list[object]:
         found += [n for rule in obj.get("rules", ()) for n in rule.get("resourceNames", ())]
     for spec in rendered.pod_specs().values():
         found += [spec["serviceAccountName"], spec["priorityClassName"]]
-        found += [e["value"] for c in spec["containers"] for e in c["env"] if "value" in e]
+        entries = [entry for c in spec["containers"] for entry in c.get("env", ())]
+        found += [entry["value"] for entry in entries if "value" in entry]
     return found
 
 

@@ -82,7 +82,7 @@ FREE_FORM = {
     # Fields of the pod API and maps of anyone's own; the API server judges them.
     "resources", "podAnnotations", "podLabels", "podSecurityContext", "securityContext",
     "nodeSelector", "affinity", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe",
-    "serviceAccount.annotations", "service.annotations",
+    "serviceAccount.annotations", "service.annotations", "scheduler.kubeScheduler.resources",
 }  # fmt: skip
 
 

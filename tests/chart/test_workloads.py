@@ -104,9 +104,8 @@ def test_a_role_can_differ_in_replicas_and_resources(chart: Chart) -> None:
     assert rendered.one("Deployment", "rel-schedclass-controller")["spec"]["replicas"] == 1
     assert container(chart, CONTROLLER, values)["resources"] == {"limits": {"memory": "1Gi"}}
     # A budget on a single replica would only hold up the drain of its node.
-    assert [b["metadata"]["name"] for b in rendered.all("PodDisruptionBudget")] == [
-        "rel-schedclass-webhook"
-    ]
+    budgets = {b["metadata"]["name"] for b in rendered.all("PodDisruptionBudget")}
+    assert budgets == {"rel-schedclass-webhook", "rel-schedclass-scheduler"}
 
 
 @pytest.mark.parametrize(
@@ -175,7 +174,8 @@ def test_without_deployments_everything_else_is_installed(chart: Chart) -> None:
         (o["kind"], o["metadata"]["name"])
         for o in chart.render({**url, "deployments": {"enabled": False}})
     }
-    assert {kind for kind, _ in whole - rest} == {"Deployment", "PodDisruptionBudget"}
+    # The ConfigMap is what kube-scheduler's container reads.
+    assert {kind for kind, _ in whole - rest} == {"Deployment", "PodDisruptionBudget", "ConfigMap"}
     assert rest < whole
 
 

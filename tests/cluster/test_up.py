@@ -16,7 +16,8 @@ from controlplane.components import ORDER
 from controlplane.ports import is_free
 from controlplane.processes import Command, recorded
 
-OPERATOR = {"webhook-0", "webhook-1", "controller-0", "controller-1", "webhook-service"}
+ROLES = ("webhook", "controller", "extender", "scheduler")
+OPERATOR = {"webhook-service", *(f"{role}-{number}" for role in ROLES for number in (0, 1))}
 
 
 def pids(folder: Path) -> dict[str, int]:
@@ -57,7 +58,7 @@ def test_up_starts_all_of_it_and_down_leaves_nothing(
     run.down(folder)
     assert [pid for pid in running if psutil.pid_exists(pid)] == []
     assert sorted(path.name for path in folder.iterdir()) == ["lock", "logs"]
-    assert "Ended 10 processes" in capsys.readouterr().out
+    assert "Ended 14 processes" in capsys.readouterr().out
 
 
 def test_the_operators_processes_have_the_rights_of_their_own_account_only(

@@ -308,7 +308,7 @@ def test_the_pods_are_admitted_where_pod_security_is_restricted(
         {**values, "deployments": {"enabled": True}, "cleanup": {"enabled": True}}
     )
     templates = [o["spec"]["template"] for o in objects if o["kind"] in {"Deployment", "Job"}]
-    assert len(templates) == 3
+    assert len(templates) == 4
     for template in templates:
         spec = {**template["spec"], "serviceAccountName": "default"}
         installed.admin.create(pods(name), {"metadata": {"name": "p"}, "spec": spec})

@@ -1,0 +1,181 @@
+"""cozystack-scheduler: the stock kube-scheduler with our extender in the same pod."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.chart.rendering import Chart, Object
+from tests.chart.test_rights import grants
+
+Values = dict[str, Any]
+
+NAME = "rel-schedclass-scheduler"
+
+
+def configuration(chart: Chart, scheduler: Values | None = None) -> Object:
+    rendered = chart.render({"scheduler": scheduler or {}})
+    return dict(yaml.safe_load(rendered.one("ConfigMap", NAME)["data"]["config.yaml"]))
+
+
+def containers(chart: Chart, values: Values | None = None) -> dict[str, Object]:
+    spec = chart.render(values).pod_specs()[f"Deployment/{NAME}"]
+    return {container["name"]: container for container in spec["containers"]}
+
+
+def test_the_extender_is_asked_at_each_step_and_nothing_is_decided_without_it(chart: Chart) -> None:
+    (extender,) = configuration(chart)["extenders"]
+    assert extender == {
+        "urlPrefix": "http://127.0.0.1:8888",
+        "filterVerb": "filter",
+        "prioritizeVerb": "prioritize",
+        "preemptVerb": "preempt",
+        "bindVerb": "bind",
+        "weight": 1,
+        "nodeCacheCapable": True,
+        "ignorable": False,
+        "httpTimeout": "10s",
+    }
+
+
+def test_it_schedules_under_one_name_only_and_looks_at_every_node(chart: Chart) -> None:
+    found = configuration(chart)
+    assert found["profiles"] == [{"schedulerName": "cozystack-scheduler"}]
+    assert found["percentageOfNodesToScore"] == 100
+
+
+def test_it_elects_by_a_lease_of_its_own(chart: Chart) -> None:
+    election = configuration(chart)["leaderElection"]
+    assert (election["resourceName"], election["resourceNamespace"]) == (
+        "cozystack-scheduler",
+        "ops",
+    )
+    other = configuration(chart, {"lease": {"name": "blue"}})["leaderElection"]
+    assert other["resourceName"] == "blue"
+
+
+def test_both_containers_agree_on_the_port_between_them(chart: Chart) -> None:
+    scheduler = {"extenderPort": 9999}
+    (extender,) = configuration(chart, scheduler)["extenders"]
+    env = containers(chart, {"scheduler": scheduler})["extender"]["env"]
+    assert extender["urlPrefix"] == "http://127.0.0.1:9999"
+    assert {"name": "SCHEDCLASS_EXTENDER_PORT", "value": "9999"} in env
+
+
+def test_that_port_is_no_port_of_the_pod(chart: Chart) -> None:
+    ports = [p["containerPort"] for c in containers(chart).values() for p in c["ports"]]
+    assert sorted(ports) == [8081, 10259]
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        ({}, "registry.k8s.io/kube-scheduler:v1.36.3"),
+        ({"tag": "v1.31.4"}, "registry.k8s.io/kube-scheduler:v1.31.4"),
+        ({"registry": "local:5000/"}, "local:5000/kube-scheduler:v1.36.3"),
+        ({"registry": "", "repository": "ks"}, "ks:v1.36.3"),
+        (
+            {"digest": f"sha256:{'a' * 64}"},
+            f"registry.k8s.io/kube-scheduler:v1.36.3@sha256:{'a' * 64}",
+        ),
+    ],
+)
+def test_the_stock_scheduler_has_the_version_of_the_cluster(
+    chart: Chart, image: Values, expected: str
+) -> None:
+    values = {"scheduler": {"kubeScheduler": {"image": image}}}
+    assert containers(chart, values)["kube-scheduler"]["image"] == expected
+
+
+def test_both_containers_are_restricted_and_probed(chart: Chart) -> None:
+    for container in containers(chart).values():
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert {"livenessProbe", "readinessProbe", "startupProbe"} <= container.keys()
+        assert container["resources"]["requests"]
+
+
+def test_its_pods_are_found_by_the_name_cozystack_documents(chart: Chart) -> None:
+    template = chart.render().one("Deployment", NAME)["spec"]["template"]
+    assert template["metadata"]["labels"]["app.kubernetes.io/name"] == "cozystack-scheduler"
+
+
+def test_a_changed_configuration_starts_the_pods_anew(chart: Chart) -> None:
+    def checksum(values: Values) -> str:
+        template = chart.render(values).one("Deployment", NAME)["spec"]["template"]
+        return str(template["metadata"]["annotations"]["checksum/config"])
+
+    backoff = {"scheduler": {"kubeScheduler": {"podMaxBackoffSeconds": 3}}}
+    assert checksum({}) == checksum({"logging": {"level": "debug"}})
+    assert checksum({}) != checksum(backoff)
+
+
+def test_the_keys_of_missing_selectors_reach_the_extender(chart: Chart) -> None:
+    values = {"scheduler": {"defaultLabelSelectorKeys": ["team", "example.org/app"]}}
+    env = containers(chart, values)["extender"]["env"]
+    assert {
+        "name": "SCHEDCLASS_DEFAULT_LABEL_SELECTOR_KEYS",
+        "value": "team,example.org/app",
+    } in env
+
+
+def test_arguments_of_plugins_can_be_set(chart: Chart) -> None:
+    arguments = [{"name": "PodTopologySpread", "args": {"defaultingType": "List"}}]
+    (profile,) = configuration(chart, {"kubeScheduler": {"pluginConfig": arguments}})["profiles"]
+    assert profile["pluginConfig"] == arguments
+
+
+def test_it_writes_bindings_its_lease_and_one_inert_object(chart: Chart) -> None:
+    written = {
+        grant
+        for grant in grants(chart.render(), "scheduler")
+        if grant[2] not in {"get", "list", "watch"}
+    }
+    assert written == {
+        ("ClusterRole", "pods/binding", "create", ""),
+        ("Role", "leases", "create", ""),
+        ("Role", "leases", "update", "cozystack-scheduler"),
+        ("Role", "csistoragecapacities", "create", ""),
+        ("Role", "csistoragecapacities", "patch", NAME),
+    }
+
+
+def test_the_rest_are_the_rights_that_the_cluster_gives_its_own_scheduler(chart: Chart) -> None:
+    bound = {
+        binding["roleRef"]["name"]
+        for binding in chart.render().all("ClusterRoleBinding")
+        if binding["subjects"][0]["name"] == NAME
+    }
+    assert bound == {"system:kube-scheduler", "system:volume-scheduler", NAME}
+
+
+def test_a_cluster_that_has_one_already_can_do_without(chart: Chart) -> None:
+    rendered = chart.render({"scheduler": {"enabled": False}})
+    assert not [o for o in rendered if o["metadata"]["name"].startswith(NAME)]
+    for name, spec in rendered.pod_specs().items():
+        env = {entry["name"] for entry in spec["containers"][0]["env"]}
+        assert "SCHEDCLASS_SCHEDULER_LEASE" not in env, name
+
+
+def test_the_other_roles_know_by_which_lease_it_is_seen_to_live(chart: Chart) -> None:
+    specs = chart.render().pod_specs()
+    for role in ("webhook", "controller"):
+        env = specs[f"Deployment/rel-schedclass-{role}"]["containers"][0]["env"]
+        assert {"name": "SCHEDCLASS_SCHEDULER_LEASE", "value": "cozystack-scheduler"} in env
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "told"),
+    [
+        ({"extenderPort": 8081}, "not all different"),
+        ({"kubeScheduler": {"port": 8888}}, "not all different"),
+        ({"kubeScheduler": {"podInitialBackoffSeconds": 9}}, "above podMaxBackoffSeconds"),
+        ({"defaultLabelSelectorKeys": ["no spaces"]}, "defaultLabelSelectorKeys"),
+        ({"lease": {"name": "Upper"}}, "lease"),
+    ],
+)
+def test_values_that_cannot_work_are_refused(chart: Chart, scheduler: Values, told: str) -> None:
+    assert told in chart.refusal({"scheduler": scheduler})
