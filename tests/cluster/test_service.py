@@ -145,6 +145,22 @@ def test_without_a_ready_backend_a_connection_is_reset(port: int, backends: list
     eventually("nobody answers", lambda: greeted_by(port) == "")
 
 
+def test_a_backend_that_became_ready_unnoticed_gets_what_the_last_one_refuses(
+    backends: list[Backend], tmp_path: Path
+) -> None:
+    first, second = backends
+    first.ready = False
+    port = allocate(["slow"])["slow"]
+    service = ManagedProcess(tmp_path, "slow")
+    arguments = [f"-listen=127.0.0.1:{port}", "-interval=1h", *(b.argument() for b in backends)]
+    service.start(Command([str(program("service")), *arguments]))
+    service.wait_ready(lambda: service.tail(50).count("ready=true") == 1, seconds=10)
+    first.ready = True
+    second.refuse()
+    assert greeted_by(port) == "a"
+    service.stop()
+
+
 def test_a_half_closed_connection_still_gets_the_answer(port: int) -> None:
     payload = bytes(range(256)) * 4096
     with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:

@@ -26,6 +26,7 @@ import (
 type backend struct {
 	address string
 	probe   string
+	client  http.Client
 	ready   atomic.Bool
 }
 
@@ -38,18 +39,15 @@ func (b *backends) Set(value string) error {
 	if !found || address == "" || probe == "" {
 		return errors.New("want HOST:PORT,READINESS-URL")
 	}
-	*b = append(*b, &backend{address: address, probe: probe})
+	client := http.Client{Timeout: time.Second}
+	*b = append(*b, &backend{address: address, probe: probe, client: client})
 	return nil
 }
 
 // watch keeps one backend's readiness up to date until the context ends.
 func (b *backend) watch(ctx context.Context, interval time.Duration) {
-	client := &http.Client{Timeout: time.Second}
 	for ctx.Err() == nil {
-		ready := b.answersReady(ctx, client)
-		if b.ready.Swap(ready) != ready {
-			log.Printf("backend %s ready=%t", b.address, ready)
-		}
+		b.look(ctx)
 		select {
 		case <-ctx.Done():
 		case <-time.After(interval):
@@ -57,12 +55,20 @@ func (b *backend) watch(ctx context.Context, interval time.Duration) {
 	}
 }
 
-func (b *backend) answersReady(ctx context.Context, client *http.Client) bool {
+// look probes once.
+func (b *backend) look(ctx context.Context) {
+	ready := b.answersReady(ctx)
+	if b.ready.Swap(ready) != ready {
+		log.Printf("backend %s ready=%t", b.address, ready)
+	}
+}
+
+func (b *backend) answersReady(ctx context.Context) bool {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, b.probe, nil)
 	if err != nil {
 		return false
 	}
-	response, err := client.Do(request)
+	response, err := b.client.Do(request)
 	if err != nil {
 		return false
 	}
@@ -72,7 +78,21 @@ func (b *backend) answersReady(ctx context.Context, client *http.Client) bool {
 }
 
 // pick connects to the next ready backend, round robin, skipping those that refuse.
+//
+// A Service hears of a backend that became ready before it hears of another one's end that waited
+// for it. Probes of their own pace have no such order, so nobody is refused before a second look.
 func (b backends) pick(turn uint64) (net.Conn, error) {
+	connection, err := b.connect(turn)
+	if err == nil {
+		return connection, nil
+	}
+	for _, each := range b {
+		each.look(context.Background())
+	}
+	return b.connect(turn)
+}
+
+func (b backends) connect(turn uint64) (net.Conn, error) {
 	last := errors.New("no backend is ready")
 	for i := range b {
 		candidate := b[(turn+uint64(i))%uint64(len(b))]
