@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, Self
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ class ProbeServer:
         Raises:
             OSError: the port cannot be opened.
         """
-        app = web.Application()
+        app = web.Application(middlewares=[_close_after])
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics)
@@ -105,6 +106,14 @@ class ProbeServer:
     async def _metrics(self, request: web.Request) -> web.Response:
         body, content_type = self._render(request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
+
+
+@web.middleware
+async def _close_after(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Keep no connection of a prober or scraper: at the end Kopf would wait for each, 5 seconds."""
+    response = await handler(request)
+    response.force_close()
+    return response
 
 
 def synced(what: str, is_synced: Callable[[], bool]) -> Check:

@@ -77,6 +77,11 @@ async def test_metrics_are_served_in_the_scrapers_format() -> None:
             assert response.content_type == "application/openmetrics-text"
 
 
+async def test_no_connection_outlives_its_answer() -> None:
+    async with probing({}) as session, session.get("/metrics") as response:
+        assert response.headers["Connection"] == "close"
+
+
 async def test_port_in_use_is_an_error_of_the_start() -> None:
     render = Metrics(process=False).render
     async with ProbeServer({}, render=render, host="127.0.0.1", port=0) as first:
