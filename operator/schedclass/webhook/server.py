@@ -229,12 +229,14 @@ class AdmissionServer:
             else:
                 async with asyncio.timeout(BODY_SECONDS):
                     body = await self._read(request)
-        except TimeoutError:
-            return self._refuse(
-                HTTPStatus.REQUEST_TIMEOUT,
-                Reason.REQUEST_TIMEOUT,
-                f"the review was not complete after {BODY_SECONDS:g} seconds",
+        except (TimeoutError, ConnectionError) as error:
+            # An API server that died or gave up does not read this answer, but it is counted.
+            why = (
+                f"the review was not complete after {BODY_SECONDS:g} seconds"
+                if isinstance(error, TimeoutError)
+                else "the connection was lost before the review was complete"
             )
+            return self._refuse(HTTPStatus.REQUEST_TIMEOUT, Reason.REQUEST_TIMEOUT, why)
         if body is None:
             return self._refuse(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,

@@ -17,6 +17,7 @@ from schedclass.webhook.server import AdmissionServer, Listening, admission_sett
 from tests.unit.webhook.hosting import (
     PODS,
     Engine,
+    Seen,
     annotate,
     authority,
     certificate,
@@ -93,6 +94,23 @@ async def test_review_under_way_is_answered_when_the_server_stops() -> None:
         assert "patch" in answer
         await client.session.close()
         await leaving
+
+
+async def test_caller_that_hangs_up_in_the_middle_is_no_fault_of_the_server(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen = Seen()
+    engine = Engine({"mutate-pods": annotate})
+    async with hosted(engine, tls=serving(SIGNER), seen=seen) as server:
+        _, writer = await asyncio.open_connection(
+            "127.0.0.1", server.port, ssl=trusting(SIGNER), server_hostname="localhost"
+        )
+        writer.write(b"POST /mutate-pods HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{")
+        await writer.drain()
+        writer.transport.abort()
+        await until(lambda: bool(seen.answers))
+    assert seen.answers == [("UNKNOWN", "error", Reason.REQUEST_TIMEOUT.value)]
+    assert not [record for record in caplog.records if record.name.startswith("aiohttp")]
 
 
 async def test_taken_port_ends_the_server_with_the_cause() -> None:
