@@ -64,6 +64,23 @@ spec:
       containers: [{name: report, image: busybox}]
 """
 
+PAIR = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: pair}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: pair}}
+  template:
+    metadata:
+      labels:
+        app: pair
+        apps.cozystack.io/application.group: apps.cozystack.io
+        apps.cozystack.io/application.kind: Pair
+        apps.cozystack.io/application.name: pair
+    spec: {containers: [{name: pair, image: nginx}]}
+"""
+
 
 class Story:
     """Narrates, runs kubectl as a user would, and checks."""
@@ -148,8 +165,10 @@ def _tell(story: Story) -> None:
     _tenants(story)
     _pinned(story)
     _workloads(story)
+    _placed(story)
     _override(story)
     _missing(story)
+    _waiting(story)
     _taken_off(story)
     _deletion(story)
     _verification(story)
@@ -199,8 +218,7 @@ def _workloads(story: Story) -> None:
     story.chapter(
         "Pods are pinned whoever creates them",
         """A Deployment, a StatefulSet and a Job, none of which knows of classes. Their pods differ
-        from their templates in the scheduler's name and one annotation. They stay Pending, as
-        cozystack-scheduler is not part of this release yet.""",
+        from their templates in the scheduler's name and one annotation.""",
     )
     story.kubectl(
         "apply -n tenant-a-b -f -", stdin=WORKLOADS, shown="apply -n tenant-a-b -f apps.yaml"
@@ -213,6 +231,44 @@ def _workloads(story: Story) -> None:
         "every pod is pinned, no container, toleration or affinity was touched",
         lambda: _only_pinned(story, "tenant-a-b"),
     )
+
+
+def _placed(story: Story) -> None:
+    story.chapter(
+        "Pods run where their class allows",
+        """cozystack-scheduler is the stock kube-scheduler; beside it, the extender adds the class.
+        Only node-1 and node-2 lie in the region west.""",
+    )
+    story.expect(
+        "all four run in the west",
+        lambda: _nodes_of_pods(story, "tenant-a-b") == {"node-1", "node-2"},
+    )
+    story.kubectl("get pods -n tenant-a-b -o wide")
+
+
+def _waiting(story: Story) -> None:
+    story.chapter(
+        "A pod waits for its class, and starts as soon as it can",
+        """One pod of an application per dedicated host, and there is one such host: the second
+        replica waits and says why. A label on another node is all it waits for.""",
+    )
+    story.kubectl("create namespace tenant-d")
+    story.kubectl(f"label namespace tenant-d {LABEL}=dedicated")
+    story.kubectl("apply -n tenant-d -f -", stdin=PAIR, shown="apply -n tenant-d -f pair.yaml")
+    reason = "didn't match SchedulingClass"
+    message = (
+        "get pods -n tenant-d -o jsonpath="
+        "'{.items[*].status.conditions[?(@.reason==\"Unschedulable\")].message}'"
+    )
+    story.expect("one replica says why it waits", lambda: reason in story.get(message))
+    story.kubectl(message, shown="get pods -n tenant-d -o jsonpath=...")
+    story.kubectl("label node node-1 node-restriction.kubernetes.io/dedicated=true")
+    story.expect(
+        "it runs on the node that was labelled",
+        lambda: _nodes_of_pods(story, "tenant-d") == {"node-1", "node-3"},
+        seconds=5,
+    )
+    story.kubectl("get pods -n tenant-d -o wide")
 
 
 def _override(story: Story) -> None:
@@ -275,15 +331,32 @@ def _deletion(story: Story) -> None:
 def _verification(story: Story) -> None:
     story.chapter(
         "The four commands by which Cozystack verifies the setup",
-        "The first one finds nothing: the scheduler comes with a later release.",
+        """The first one finds the scheduler's pods where the chart's Deployments are installed.
+        Here its processes run beside the API server, and its Lease tells which one schedules.""",
     )
     story.kubectl(f"get pods -n {NAMESPACE} -l app.kubernetes.io/name=cozystack-scheduler")
+    story.kubectl(f"get lease -n {NAMESPACE} cozystack-scheduler")
     story.kubectl("get schedulingclasses")
     story.kubectl(f"get ns tenant-a-b -o jsonpath='{LABEL_PATH}'")
     story.kubectl(
         "get pods -n tenant-a-b -o "
         r"""jsonpath='{range .items[*]}{.metadata.name}{"\t"}{.spec.schedulerName}{"\n"}{end}'"""
     )
+    story.chapter(
+        "Where everything ended up",
+        "The pods of tenant-a-b were placed while dc-west applied, and stay where they are.",
+    )
+    story.kubectl("get pods -n tenant-a-b -o wide")
+    story.expect(
+        "all of them are in the west",
+        lambda: _nodes_of_pods(story, "tenant-a-b") <= {"node-1", "node-2"},
+    )
+
+
+def _nodes_of_pods(story: Story, namespace: str) -> set[str]:
+    """The nodes of a namespace's pods; the empty string stands for a pod without one."""
+    path = r"jsonpath='{range .items[*]}{.spec.nodeName};{end}'"
+    return set(story.get(f"get pods -n {namespace} -o {path}").split(";")[:-1])
 
 
 def _pods(story: Story, namespace: str) -> list[str]:
