@@ -134,7 +134,7 @@ class ManagedProcess:
             return identity.is_alive()
         if child.poll() is None:
             return True
-        del _CHILDREN[identity]
+        _CHILDREN.pop(identity, None)  # another thread may have seen the end as well
         return False
 
     def runs(self, command: Command) -> bool:
