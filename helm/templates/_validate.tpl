@@ -33,6 +33,11 @@
 {{- if and .Values.webhook.enabled (not .Values.deployments.enabled) (not .Values.webhook.url) }}
 {{- fail "deployments.enabled is false and webhook.url is empty: the API server could not reach the webhook, set webhook.url or webhook.enabled to false." }}
 {{- end }}
+{{- with .Values.policies }}
+{{- if and .enabled (eq .bindings.action "Deny") (not $.Values.scheduler.enabled) (not .bindings.allowedUsers) (not .bindings.allowedGroups) }}
+{{- fail "scheduler.enabled is false and policies.bindings allows nobody: no pod of a pinned namespace could be bound, name the user of the scheduler cozystack-scheduler in policies.bindings.allowedUsers." }}
+{{- end }}
+{{- end }}
 {{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) }}
 {{- fail "serviceAccount.create is false and serviceAccount.name is empty: name the prefix of the ServiceAccounts that exist." }}
 {{- end }}

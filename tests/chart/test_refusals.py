@@ -43,6 +43,10 @@ Values = dict[str, Any]
             {"serviceAccount": {"create": False}},
             "serviceAccount.create is false and serviceAccount.name is empty",
         ),
+        (
+            {"scheduler": {"enabled": False}},
+            "no pod of a pinned namespace could be bound, name the user of the scheduler",
+        ),
         ({"terminationGracePeriodSeconds": 20}, "the server may take 30 seconds to drain"),
     ],
 )

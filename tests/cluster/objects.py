@@ -40,6 +40,18 @@ def pod(name: str = "web", *, metadata: Json | None = None, **spec: Any) -> Json
     }
 
 
+def workload(kind: str, name: str, **spec: Any) -> Json:
+    """A Deployment, DaemonSet and so on, of pods with one container; `spec` adds to its spec."""
+    match = {"app": name}
+    template = {"metadata": {"labels": match}, "spec": {"containers": CONTAINERS}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": match}, "template": template, **spec},
+    }
+
+
 def scheduling_class(name: str, **spec: Any) -> Json:
     return {
         "apiVersion": names.API_VERSION,
