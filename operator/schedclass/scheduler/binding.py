@@ -3,6 +3,9 @@
 Of two pods that exclude each other the second one to get here sees the first: the check and the
 assumption that the pod runs happen without a pause in between, before anything is sent. What filter
 said does not matter for that.
+
+An assumed pod may yet turn out not to run, if the API server refuses its binding. Where a rule is
+kept only thanks to such a pod (spread, affinity), a binding waits until that pod's is confirmed.
 """
 
 import asyncio
@@ -13,8 +16,9 @@ from enum import StrEnum
 from typing import Any, Final
 
 from schedclass.domain.scheduling import Decisions, Pod, parse_pod
+from schedclass.domain.scheduling.interactions import worst_absences
 from schedclass.kube.client import KubeClient, resource_path
-from schedclass.kube.errors import ApiError, Conflict, NotFound, Unreachable
+from schedclass.kube.errors import ApiError, NotFound, Unreachable
 from schedclass.scheduler.inflight import InFlight
 from schedclass.scheduler.protocol import BindRequest
 from schedclass.scheduler.state import SchedulerState
@@ -24,6 +28,9 @@ logger = logging.getLogger(__name__)
 POST_SECONDS: Final = 4.0
 GET_SECONDS: Final = 2.0
 """Together below the `httpTimeout` after which kube-scheduler stops listening."""
+
+CONFIRM_SECONDS: Final = 3.0
+"""How long a binding waits for those that it rests on."""
 
 DOUBT_SECONDS: Final = 35.0
 """How long a binding whose end is not known may still take effect: until then the pod keeps its
@@ -90,6 +97,8 @@ class Binder:
         self._post_seconds = post_seconds
         self._doubt_seconds = doubt_seconds
         self._doubts: dict[str, _Doubt] = {}
+        self._unconfirmed: dict[str, Pod] = {}
+        self._news = asyncio.Event()
         state.pods.on_change(self._pod_changed)
 
     def doubtful_node(self, uid: str) -> str | None:
@@ -102,21 +111,32 @@ class Binder:
         pod = await self._pod(request)
         if isinstance(pod, BindResult):
             return pod
-        refusal = self._commit(pod, request.node)  # no await before the place is taken
-        if refusal is not None:
-            return refusal
-        return await self._send(pod, request)
+        if pod.node_name == request.node:  # our answer was lost, or came too late
+            return BindResult(Outcome.BOUND)
+        refusal = await self._take_place(pod, request.node)
+        return refusal or await self._send(pod, request)
+
+    async def _take_place(self, pod: Pod, node: str) -> BindResult | None:
+        """Take the place as soon as nothing uncertain is needed for it; else say why not."""
+        refusal, rests_on = self._commit(pod, node)
+        try:
+            async with asyncio.timeout(CONFIRM_SECONDS):
+                while rests_on:
+                    await self._news.wait()
+                    refusal, rests_on = self._commit(pod, node)
+        except TimeoutError:
+            others = f"{len(rests_on)} binding{'s' if len(rests_on) > 1 else ''}"
+            return BindResult(Outcome.CONFLICT, f"{others} that this one rests on got no answer")
+        finally:
+            self._in_flight.settled(pod.uid)
+        return refusal
 
     async def _send(self, pod: Pod, request: BindRequest) -> BindResult:
         try:
             async with asyncio.timeout(self._post_seconds):
                 await self._client.create(_binding_path(request), _binding(request))
-        except (NotFound, Conflict) as error:
-            return await self._after_refusal(pod, request, error)
         except ApiError as error:
-            if error.status >= 500:
-                return await self._find_out(pod, request, str(error))
-            return self._take_back(pod, Outcome.REFUSED, str(error))
+            return await self._find_out(pod, request, str(error), certain=error.status < 500)
         except (Unreachable, TimeoutError) as error:
             return await self._find_out(pod, request, str(error) or "no answer in time")
         except Exception:
@@ -138,52 +158,56 @@ class Binder:
             return BindResult(Outcome.REFUSED, "the pod does not exist any more")
         return parse_pod(raw)
 
-    def _commit(self, pod: Pod, node: str) -> BindResult | None:
-        """Take the place, or say why not; one step of the event loop."""
-        self._in_flight.settled(pod.uid)
+    def _commit(self, pod: Pod, node: str) -> tuple[BindResult | None, frozenset[str]]:
+        """Take the place, or say why not, or on which bindings that rests; without a pause."""
+        refusal = self._why_not(pod, node)
+        if refusal is not None:
+            return refusal, frozenset()
+        cluster = self._state.cluster
+        for absent in worst_absences(cluster, pod, node, self._unconfirmed.values()):
+            with cluster.supposing(absent=absent):
+                if self._decisions.why_not(pod, node) is not None:
+                    return None, absent
+        cluster.assume(pod, node)
+        self._unconfirmed[pod.uid] = pod.on(node)
+        return None, frozenset()
+
+    def _why_not(self, pod: Pod, node: str) -> BindResult | None:
         problem = self._state.problem()
         if problem is not None:
             return BindResult(Outcome.REFUSED, problem)
-        if pod.node_name:
-            if pod.node_name == node:
-                return BindResult(Outcome.BOUND)
-            return BindResult(Outcome.REFUSED, f"the pod is bound to {pod.node_name}")
+        known = self._state.pod(pod.namespace, pod.name, pod.uid) or pod
+        if known.node_name:
+            return BindResult(Outcome.REFUSED, f"the pod is bound to {known.node_name} already")
         doubtful = self.doubtful_node(pod.uid)
         if doubtful is not None and doubtful != node:
-            return BindResult(
-                Outcome.UNKNOWN, f"an earlier binding to {doubtful} may still take effect"
-            )
+            return BindResult(Outcome.UNKNOWN, _may_take_effect(doubtful))
         rejection = self._decisions.why_not(pod, node)
         if rejection is not None:
             return BindResult(Outcome.CONFLICT, f"by now {node} is excluded: {rejection.message}")
-        self._state.cluster.assume(pod, node)
         return None
 
-    async def _after_refusal(self, pod: Pod, request: BindRequest, error: ApiError) -> BindResult:
-        """404 or 409: gone, replaced, being deleted, or bound already, maybe by our own retry."""
-        try:
-            raw = await self._get(request)
-        except (ApiError, Unreachable, TimeoutError):
-            return self._doubt(pod, request.node, str(error))
-        if raw is not None and _node_of(raw) == request.node:
-            self._settle(pod.uid)
-            return BindResult(Outcome.BOUND)
-        return self._take_back(pod, Outcome.REFUSED, str(error))
+    async def _find_out(
+        self, pod: Pod, request: BindRequest, why: str, *, certain: bool = False
+    ) -> BindResult:
+        """The request may have had its effect, or an earlier one had; look.
 
-    async def _find_out(self, pod: Pod, request: BindRequest, why: str) -> BindResult:
-        """The request may or may not have had its effect."""
+        Args:
+            pod: the pod.
+            request: the request.
+            why: what happened.
+            certain: whether this request had none; with 409, an earlier one may have had.
+        """
         try:
             raw = await self._get(request)
         except (ApiError, Unreachable, TimeoutError):
             return self._doubt(pod, request.node, why)
-        if raw is None:
-            return self._take_back(pod, Outcome.REFUSED, "the pod does not exist any more")
-        bound_to = _node_of(raw)
+        bound_to = _node_of(raw) if raw is not None else ""
         if bound_to == request.node:
             self._settle(pod.uid)
             return BindResult(Outcome.BOUND)
-        if bound_to:
-            return self._take_back(pod, Outcome.REFUSED, f"the pod is bound to {bound_to}")
+        if raw is None or bound_to or (certain and self.doubtful_node(pod.uid) is None):
+            return self._take_back(pod, Outcome.REFUSED, why)
         return self._doubt(pod, request.node, why)
 
     async def _get(self, request: BindRequest) -> Mapping[str, Any] | None:
@@ -202,36 +226,49 @@ class Binder:
         return raw
 
     def _settle(self, uid: str) -> None:
-        """The pod is bound; its place is assumed until our watch says so."""
-        self._clear_doubt(uid)
+        """It is known what became of a binding; a pod that is bound stays assumed until seen so."""
+        doubt = self._doubts.pop(uid, None)
+        if doubt is not None:
+            doubt.expiry.cancel()
+        if self._unconfirmed.pop(uid, None) is not None:
+            self._tell()
+
+    def _tell(self) -> None:
+        """Let those look again who rest on uncertain bindings."""
+        self._news.set()
+        self._news = asyncio.Event()
 
     def _take_back(self, pod: Pod, outcome: Outcome, error: str) -> BindResult:
-        self._clear_doubt(pod.uid)
         if self._state.cluster.forget(pod.uid):
             self._on_forgotten()
+        self._settle(pod.uid)
         return BindResult(outcome, error)
 
     def _doubt(self, pod: Pod, node: str, why: str) -> BindResult:
         logger.warning("whether %s/%s is bound is not known: %s", pod.namespace, pod.name, why)
-        self._clear_doubt(pod.uid)
+        earlier = self._doubts.pop(pod.uid, None)
+        if earlier is not None:
+            earlier.expiry.cancel()
         expiry = asyncio.get_running_loop().call_later(
             self._doubt_seconds, lambda: self._take_back(pod, Outcome.UNKNOWN, why)
         )
         self._doubts[pod.uid] = _Doubt(node, expiry)
         return BindResult(Outcome.UNKNOWN, f"whether the pod was bound is not known: {why}")
 
-    def _clear_doubt(self, uid: str) -> None:
-        doubt = self._doubts.pop(uid, None)
-        if doubt is not None:
-            doubt.expiry.cancel()
-
     def _pod_changed(self, _: str, old: Pod | None, new: Pod | None) -> None:
         if old is not None and (new is None or new.uid != old.uid):
-            self._clear_doubt(old.uid)
-            self._in_flight.forget(old.uid)
+            self._over(old.uid)
         if new is not None and new.node_name:
-            self._clear_doubt(new.uid)
-            self._in_flight.forget(new.uid)
+            self._over(new.uid)
+
+    def _over(self, uid: str) -> None:
+        """The pod is seen bound, or is gone."""
+        self._settle(uid)
+        self._in_flight.forget(uid)
+
+
+def _may_take_effect(node: str) -> str:
+    return f"an earlier binding to {node} may still take effect"
 
 
 def _binding_path(request: BindRequest) -> str:

@@ -1,14 +1,18 @@
-"""Whether placing one pod can change which nodes are open to another, by their classes' hard terms.
+"""How pods that are being placed at the same time touch one another by the hard terms of classes.
 
-Who places pods one after the other without seeing each result at once asks this, to know for which
-results the next decision has to wait.
+Who places pods one after the other without seeing each result at once asks two things here: for
+which results a decision should wait, and what a decision must not rest on.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from schedclass.domain.scheduling.cluster import Cluster
+from schedclass.domain.scheduling.constraints import NO_CONSTRAINTS, Constraints
 from schedclass.domain.scheduling.pods import Pod
 from schedclass.domain.scheduling.podsets import PodSet
+
+_NOBODY: Final[frozenset[str]] = frozenset()
 
 
 def interact(cluster: Cluster, one: Pod, other: Pod) -> bool:
@@ -20,9 +24,48 @@ def interact(cluster: Cluster, one: Pod, other: Pod) -> bool:
     return _speaks_of(cluster, one, other) or _speaks_of(cluster, other, one)
 
 
-def has_hard_pod_terms(cluster: Cluster, pod: Pod) -> bool:
-    """Whether the class of a pod has required (anti-)affinity or hard spread."""
-    return any(True for _ in _hard_sets(cluster, pod))
+def worst_absences(
+    cluster: Cluster, pod: Pod, node_name: str, uncertain: Iterable[Pod]
+) -> Iterator[frozenset[str]]:
+    """Which of the pods that may yet turn out not to run would harm a placement by that.
+
+    Anti-affinity can only gain by an absence. A required affinity may lose the very pod it needs,
+    so there all of them are to be thought away. A hard spread constraint counts the pods in the
+    node's domain against the emptiest one, so there those of all other domains are. A placement
+    that holds with each of these sets absent, and with none absent, holds whatever becomes of them.
+
+    Args:
+        cluster: where the pod is to be placed.
+        pod: the pod.
+        node_name: its node.
+        uncertain: pods that are counted as running on their nodes.
+
+    Returns:
+        Sets of uids, none of them empty, each once.
+    """
+    constraints = _constraints(cluster, pod)
+    if not (constraints.affinity or constraints.hard_spread):
+        return iter(())
+    others = [other for other in uncertain if _speaks_of(cluster, pod, other)]
+    absences = {frozenset(other.uid for other in others) if constraints.affinity else _NOBODY}
+    absences |= {
+        _elsewhere(cluster, spread.topology_key, node_name, others)
+        for spread in constraints.hard_spread
+    }
+    return iter(absences - {_NOBODY})
+
+
+def _elsewhere(
+    cluster: Cluster, topology_key: str, node_name: str, pods: Sequence[Pod]
+) -> frozenset[str]:
+    """The pods outside of a node's domain."""
+
+    def domain(name: str) -> str | None:
+        node = cluster.topology.nodes.get(name)
+        return node.labels.get(topology_key) if node is not None else None
+
+    here = domain(node_name)
+    return frozenset(pod.uid for pod in pods if domain(pod.node_name) != here)
 
 
 def _speaks_of(cluster: Cluster, owner: Pod, other: Pod) -> bool:
@@ -32,13 +75,15 @@ def _speaks_of(cluster: Cluster, owner: Pod, other: Pod) -> bool:
     )
 
 
-def _hard_sets(cluster: Cluster, pod: Pod) -> Iterator[PodSet]:
-    """The sets of pods that hard terms of the pod's class speak of."""
+def _constraints(cluster: Cluster, pod: Pod) -> Constraints:
     name = cluster.class_name_of(pod)
     cls = cluster.get_class(name) if name is not None else None
-    constraints = cluster.constraints_from(cls, pod) if cls is not None else None
-    if constraints is None:
-        return
+    return (cluster.constraints_from(cls, pod) if cls is not None else None) or NO_CONSTRAINTS
+
+
+def _hard_sets(cluster: Cluster, pod: Pod) -> Iterator[PodSet]:
+    """The sets of pods that hard terms of the pod's class speak of."""
+    constraints = _constraints(cluster, pod)
     filling = cluster.filling(pod.labels)
     for template in (*constraints.anti_affinity, *constraints.affinity):
         yield template.bind(pod.namespace, pod.labels, filling).pods
