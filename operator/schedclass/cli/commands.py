@@ -1,7 +1,8 @@
 """What the commands do: gather, decide, show. Each returns its exit code."""
 
 import sys
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from schedclass.cli.documents import document, text_of
 from schedclass.cli.options import Common, Output
@@ -12,30 +13,39 @@ from schedclass.domain.insight import checks
 from schedclass.domain.insight.checks import CheckReport
 from schedclass.domain.insight.snapshot import Part
 from schedclass.domain.insight.tenant_tree import TreeFilter, tenant_tree
-from schedclass.domain.insight.world import World
+from schedclass.domain.insight.world import Health, World
 
-CLUSTER_PARTS = frozenset(set(Part) - {Part.WORKLOADS, Part.EVENTS})
+CLUSTER_PARTS: Final = frozenset(set(Part) - {Part.WORKLOADS, Part.EVENTS})
 
 
-def _print(kind: str, world: World, common: Common, body: dict[str, Any]) -> None:
+def print_document(kind: str, world: World, common: Common, body: Mapping[str, Any]) -> None:
+    """Print a result for programs."""
     sys.stdout.write(text_of(document(kind, world.snapshot, body), common.output))
 
 
-def _tell_unknown(world: World) -> None:
+def tell_unknown(world: World) -> None:
+    """Say to a person what could not be seen."""
     for part, why in sorted(world.snapshot.unknown.items()):
         sys.stderr.write(f"note: {part.value}: {why}\n")
+
+
+def no_namespace(world: World, name: str) -> str:
+    """The sentence about a namespace that is not there."""
+    if world.snapshot.knows(Part.NAMESPACES):
+        return f"there is no namespace {name}"
+    return f"namespace {name} cannot be seen: {world.snapshot.unknown[Part.NAMESPACES]}"
 
 
 def tree(common: Common, *, root: str, **wanted: Any) -> int:
     """`schedclass tree`."""
     world = load_world(common, CLUSTER_PARTS)
     if root and root not in world.namespaces:
-        raise NotThere(_no_namespace(world, root))
+        raise NotThere(no_namespace(world, root))
     rows = tenant_tree(world, TreeFilter(root=root, **wanted))
     if common.output is not Output.TABLE:
-        _print("TenantTree", world, common, {"namespaces": rows})
+        print_document("TenantTree", world, common, {"namespaces": rows})
         return 0
-    _tell_unknown(world)
+    tell_unknown(world)
     if not rows:
         sys.stderr.write("note: no namespace to show; --all shows those without a class too\n")
         return 0
@@ -43,14 +53,6 @@ def tree(common: Common, *, root: str, **wanted: Any) -> int:
 
     show_tree(Screen(), rows)
     return 0
-
-
-def _no_namespace(world: World, name: str) -> str:
-    seen = world.snapshot.knows(Part.NAMESPACES)
-    why = (
-        "" if seen else f" among those that can be seen ({world.snapshot.unknown[Part.NAMESPACES]})"
-    )
-    return f"there is no namespace {name}{why}"
 
 
 def check(common: Common) -> int:
@@ -62,10 +64,10 @@ def check(common: Common) -> int:
     if common.output is Output.TABLE:
         from schedclass.cli.show_check import show_check
 
-        _tell_unknown(world)
+        tell_unknown(world)
         show_check(Screen(), report)
     else:
-        _print("CheckReport", world, common, _report(report))
+        print_document("CheckReport", world, common, _report(report))
     return FOUND if report.violations else 0
 
 
@@ -84,3 +86,21 @@ def _report(report: CheckReport) -> dict[str, Any]:
         "violations": report.violations,
         "notJudged": report.unjudged,
     }
+
+
+def usage(common: Common, class_name: str) -> int:
+    """`schedclass usage`."""
+    from schedclass.domain.insight.explain_class import usage as usage_of
+
+    world = load_world(common, CLUSTER_PARTS)
+    used = usage_of(world, class_name)
+    if used.health is Health.MISSING and not (used.uses or used.overridden):
+        raise NotThere(f"there is no SchedulingClass {class_name}, and nobody asks for it")
+    if common.output is not Output.TABLE:
+        print_document("ClassUsage", world, common, {"usage": used})
+        return 0
+    from schedclass.cli.show_explain import show_usage
+
+    tell_unknown(world)
+    show_usage(Screen(), used)
+    return 0

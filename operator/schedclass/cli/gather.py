@@ -12,7 +12,7 @@ from schedclass.cli.problems import CliError
 from schedclass.cli.progress import Progress
 from schedclass.domain import names
 from schedclass.domain.insight.assembly import DEFAULT_NAMESPACE, Assembly, MalformedObject
-from schedclass.domain.insight.snapshot import Part, Snapshot
+from schedclass.domain.insight.snapshot import Part, PodRecord, Snapshot
 from schedclass.kube.client import KubeClient, resource_path
 from schedclass.kube.credentials import Source, default_source, kubeconfig
 from schedclass.kube.errors import (
@@ -25,6 +25,8 @@ from schedclass.kube.errors import (
 )
 
 T = TypeVar("T")
+
+EVENTS_SHOWN: Final = 5
 
 ATTEMPTS: Final = 3
 """How often a LIST is begun that the server could not end consistently (410 between pages)."""
@@ -128,8 +130,17 @@ def gather_snapshot(common: Common, parts: Collection[Part]) -> Snapshot:
     return ask(reached, lambda client: _Gathering(client, reached, common, parts).run())
 
 
-def ask(reached: Connection, question: Callable[[KubeClient], Awaitable[T]]) -> T:
+def ask(
+    reached: Connection,
+    question: Callable[[KubeClient], Awaitable[T]],
+    let: tuple[type[ApiError], ...] = (),
+) -> T:
     """Run one conversation with the API server.
+
+    Args:
+        reached: how to reach it.
+        question: what is asked; called once.
+        let: refusals that the caller deals with.
 
     Raises:
         CliError: it cannot be held; one sentence with the server's address.
@@ -142,6 +153,8 @@ def ask(reached: Connection, question: Callable[[KubeClient], Awaitable[T]]) -> 
             except Unreachable as error:
                 raise CliError(f"{client.server} cannot be reached: {error.cause}") from error
             except ApiError as error:
+                if isinstance(error, let):
+                    raise
                 raise CliError(
                     f"{client.server} refuses: {error.message} ({error.path})"
                 ) from error
@@ -234,3 +247,31 @@ class _Gathering:
             self.assembly.add(obj)
         except MalformedObject as error:
             raise CliError(f"the API server sends what cannot be read: {error}") from error
+
+
+def events_of(common: Common, record: PodRecord) -> tuple[list[str], str]:
+    """What core/v1 Events say of a pod, the newest last.
+
+    Returns:
+        `TYPE REASON (xCOUNT): message` each, and why they could not be read (empty if they were).
+    """
+    reached = connection(common)
+    selector = f"involvedObject.name={record.pod.name},involvedObject.uid={record.pod.uid}"
+    path = resource_path("v1", "events", namespace=record.pod.namespace)
+
+    async def read(client: KubeClient) -> list[Mapping[str, Any]]:
+        found: list[Mapping[str, Any]] = []
+        async for items, _ in client.list_pages(path, params={"fieldSelector": selector}):
+            found += items
+        return found
+
+    try:
+        items = ask(reached, read, let=(Forbidden,))
+    except Forbidden:
+        return [], f"not allowed to list events in {record.pod.namespace}"
+    items.sort(key=lambda item: str(item.get("lastTimestamp") or item.get("eventTime") or ""))
+    return [
+        f"{item.get('type')} {item.get('reason')} (x{item.get('count') or 1}): "
+        f"{item.get('message')}"
+        for item in items[-EVENTS_SHOWN:]
+    ], ""

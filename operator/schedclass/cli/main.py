@@ -84,6 +84,92 @@ def check(common: Common) -> int:
     return commands.check(common)
 
 
+@app.command()
+@command
+def explain(
+    common: Common,
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND",
+            help="pod, namespace, class, deployment, statefulset, job, app...",
+            autocompletion=lambda: [
+                "pod",
+                "namespace",
+                "class",
+                "deployment",
+                "statefulset",
+                "job",
+            ],
+        ),
+    ],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name; of an app KIND/NAME too.")],
+) -> int:
+    """Tell step by step why something is as it is: rules, objects they rest on, nodes, scores.
+
+    kubectl schedclass explain pod web-0 -n tenant-a
+    """
+    from schedclass.cli import explaining
+
+    return explaining.explain(common, kind, name)
+
+
+@app.command()
+@command
+def simulate(
+    common: Common,
+    set_class: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TENANT=CLASS", help="What if a tenant named this class; TENANT= for none."
+        ),
+    ] = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH", help="What if these manifests were applied."),
+    ] = None,
+    remove_node: Annotated[
+        list[str] | None, typer.Option(metavar="NODE", help="What if a node were gone.")
+    ] = None,
+    relabel: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NODE:KEY=VALUE", help="What if a node had a label; NODE:KEY- for not."
+        ),
+    ] = None,
+) -> int:
+    """Place pods without touching the cluster; say what a change would do.
+
+    Exit code 1 if a pod finds no node, or a running pod would break its class.
+
+    kubectl schedclass simulate -f nodes.yaml -f class.yaml -f deployment.yaml
+    """
+    from schedclass.cli import simulating
+
+    what_if = simulating.WhatIf(
+        set_class=set_class or (),
+        change=change or (),
+        remove_node=remove_node or (),
+        relabel=relabel or (),
+    )
+    return simulating.simulate(common, what_if)
+
+
+@app.command()
+@command
+def usage(
+    common: Common,
+    class_name: Annotated[str, typer.Argument(metavar="CLASS", help="Its name.")],
+) -> int:
+    """Show who uses a class, and through which ancestor.
+
+    kubectl schedclass usage dc-west
+    """
+    from schedclass.cli import commands
+
+    return commands.usage(common, class_name)
+
+
 def run() -> None:
     """Entry point of the console scripts: every expected end is one sentence and a code."""
     try:

@@ -97,7 +97,7 @@ def set_class(world: World, name: str, class_name: str | None) -> Snapshot:
 
 
 def remove_node(snapshot: Snapshot, name: str) -> Snapshot:
-    """A node goes, and its pods with it.
+    """A node goes; see `impact.displaced` for its pods.
 
     Raises:
         ChangeError: there is no such node.
@@ -106,7 +106,6 @@ def remove_node(snapshot: Snapshot, name: str) -> Snapshot:
     return replace(
         snapshot,
         nodes=tuple(record for record in snapshot.nodes if record.node.name != name),
-        pods=tuple(record for record in snapshot.pods if record.pod.node_name != name),
     )
 
 

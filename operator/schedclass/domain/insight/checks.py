@@ -1,7 +1,8 @@
 """Everything in a snapshot that is not as the classes want it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from schedclass.domain import compliance, inheritance
 from schedclass.domain.compliance import ViolationKind
@@ -167,7 +168,8 @@ def _shown(value: str | None) -> str:
     return "absent" if value is None else f'"{value}"'
 
 
-def pod_violations(world: World) -> dict[str, tuple[Violation, ...]]:
+@lru_cache(maxsize=2)  # of a world and of the world after a change
+def pod_violations(world: World) -> Mapping[str, tuple[Violation, ...]]:
     """Violations of pods by namespace and name; pods without any are left out."""
     cluster = world.cluster(own_terms=False)
     decisions = Decisions(cluster, Scope.CLASS)

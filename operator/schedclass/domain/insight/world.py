@@ -1,7 +1,7 @@
 """A snapshot with the decisions that follow from it: tree, classes, and the index of scheduling."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
@@ -10,11 +10,13 @@ from schedclass.domain.inheritance import Effective, effective_class
 from schedclass.domain.insight.snapshot import (
     NamespaceRecord,
     NodeRecord,
+    Owner,
     Part,
     PodRecord,
     Snapshot,
 )
 from schedclass.domain.namespaces import ExcludedNamespaces
+from schedclass.domain.podfields import ClassSpec
 from schedclass.domain.scheduling import CompiledClass, compile_class
 from schedclass.domain.scheduling.cluster import Cluster
 from schedclass.domain.schedulingclass import SchedulingClass
@@ -162,23 +164,54 @@ class World:
                 found.setdefault(record.pod.namespace, []).append(record)
         return {name: tuple(records) for name, records in found.items()}
 
-    def cluster(
-        self, *, own_terms: bool = True, pods: Iterable[PodRecord] | None = None
-    ) -> Cluster:
+    @cached_property
+    def _owners(self) -> Mapping[str, Owner]:
+        return {
+            workload.key: workload.owner
+            for workload in self.snapshot.workloads
+            if workload.owner is not None
+        }
+
+    def group_of(self, record: PodRecord) -> str:
+        """What a pod belongs to, e.g. `Deployment shop/web`; for one on its own `Pod shop/web`.
+
+        The Deployment is named where the pod's ReplicaSet is known to belong to one.
+        """
+        if record.owner is None:
+            return f"Pod {record.key}"
+        namespace, owner = record.pod.namespace, record.owner
+        above = self._owners.get(f"{owner.kind} {namespace}/{owner.name}", owner)
+        return f"{above.kind} {namespace}/{above.name}"
+
+    def cluster(self, *, own_terms: bool = True, with_classes: bool = True) -> Cluster:
         """A new index of the snapshot for decisions on pods.
+
+        A class that cannot be seen constrains nothing here; whoever shows decisions says so.
 
         Args:
             own_terms: see `Cluster`.
-            pods: the pods to count; None for all.
+            with_classes: False for the view of a scheduler that knows no classes.
         """
         cluster = Cluster(default_label_keys=self.policy.label_keys, own_terms=own_terms)
         for node in self.snapshot.nodes:
             cluster.put_node(node.node)
         for name, record in self.namespaces.items():
-            cluster.put_namespace(name, record.labels, self.effective(name).class_name)
-        for compiled in self._compiled.values():
-            cluster.put_class(compiled)
-        for pod in self.snapshot.pods if pods is None else pods:
+            class_name = self.effective(name).class_name if with_classes else None
+            cluster.put_namespace(name, record.labels, class_name)
+        if with_classes:
+            for compiled in (*self._compiled.values(), *self._unseen_classes()):
+                cluster.put_class(compiled)
+        for pod in self.snapshot.pods:
             if pod.running:
-                cluster.put_pod(pod.pod)
+                plain = pod.pod if with_classes else replace(pod.pod, class_annotation=None)
+                cluster.put_pod(plain)
         return cluster
+
+    def _unseen_classes(self) -> list[CompiledClass]:
+        if self.snapshot.knows(Part.CLASSES):
+            return []
+        named = {*self.bound, *(record.pod.class_annotation for record in self.snapshot.pods)}
+        return [
+            compile_class(SchedulingClass(name, spec=ClassSpec()))
+            for name in sorted(name for name in named if name and name not in self.classes)
+        ]

@@ -1,0 +1,125 @@
+"""`schedclass simulate`: apply the what-ifs, place the pods, compare."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from schedclass.cli.commands import print_document, tell_unknown
+from schedclass.cli.options import Common, Output
+from schedclass.cli.problems import FOUND, CliError
+from schedclass.cli.screen import Screen
+from schedclass.cli.source import load_snapshot, policy_of, snapshot_of_manifests
+from schedclass.domain.insight import changes, trial
+from schedclass.domain.insight.changes import ChangeError
+from schedclass.domain.insight.impact import displaced, impact
+from schedclass.domain.insight.snapshot import Part, Snapshot
+from schedclass.domain.insight.world import World
+
+PARTS: Final = frozenset(set(Part) - {Part.EVENTS, Part.WORKLOADS})
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """The changes that were asked for, as they were written.
+
+    Attributes:
+        set_class: `TENANT=CLASS`, `TENANT=` to take it off.
+        change: manifests that replace or add objects.
+        remove_node: names of nodes.
+        relabel: `NODE:KEY=VALUE`, `NODE:KEY-` to take it off.
+    """
+
+    set_class: Sequence[str] = ()
+    change: Sequence[str] = ()
+    remove_node: Sequence[str] = ()
+    relabel: Sequence[str] = ()
+
+
+def simulate(common: Common, what_if: WhatIf) -> int:
+    """`schedclass simulate`; exit code 1 if a pod finds no node or a running one breaks."""
+    policy = policy_of(common)
+    base = load_snapshot(common, PARTS)
+    if not base.knows(Part.NODES):
+        raise CliError(f"nothing can be placed without nodes: {base.unknown[Part.NODES]}")
+    told = _described(what_if)
+    before = World(displaced(base), policy)
+    after = World(_changed(World(base, policy), common, what_if), policy) if told else before
+    groups = trial.run(after)
+    effects = impact(before, after, groups) if told else None
+    caveats = trial.caveats(after)
+    unplaced = sum(len(group.placements) - group.placed for group in groups)
+    if common.output is not Output.TABLE:
+        body = {
+            "changes": told,
+            "impact": effects,
+            "groups": groups,
+            "summary": {
+                "pods": sum(len(group.placements) for group in groups),
+                "placed": sum(group.placed for group in groups),
+            },
+            "notModelled": caveats,
+        }
+        print_document("Simulation", after, common, body)
+    else:
+        from schedclass.cli.show_simulation import show_impact, show_simulation
+
+        tell_unknown(after)
+        screen = Screen()
+        if effects is not None:
+            show_impact(screen, effects, told)
+        if groups:
+            show_simulation(screen, groups)
+        elif effects is None:
+            sys.stderr.write("note: no pod waits for a node, and no workload wants one\n")
+        for caveat in caveats:
+            sys.stderr.write(f"note: {caveat}\n")
+    return FOUND if unplaced or (effects is not None and effects.breaking) else 0
+
+
+def _described(what_if: WhatIf) -> list[str]:
+    return [
+        *(f"class {change}" for change in what_if.set_class),
+        *(f"objects of {path}" for path in what_if.change),
+        *(f"without node {name}" for name in what_if.remove_node),
+        *(f"node label {change}" for change in what_if.relabel),
+    ]
+
+
+def _changed(world: World, common: Common, what_if: WhatIf) -> Snapshot:
+    policy, base = world.policy, world.snapshot
+    snapshot = base
+    if what_if.change:
+        given = snapshot_of_manifests(tuple(what_if.change), common)
+        snapshot = changes.overlay(snapshot, replace(given, origin=""))
+    try:
+        for change in what_if.set_class:
+            tenant, class_name = _wish(change)
+            snapshot = changes.set_class(World(snapshot, policy), tenant, class_name)
+        for name in what_if.remove_node:
+            snapshot = changes.remove_node(snapshot, name)
+        for change in what_if.relabel:
+            node, labels = _relabel(change)
+            snapshot = changes.relabel_node(snapshot, node, labels)
+    except ChangeError as error:
+        raise CliError(str(error)) from error
+    left = {record.node.name for record in snapshot.nodes}
+    gone = {record.node.name for record in base.nodes} - left
+    return displaced(snapshot, gone)
+
+
+def _wish(change: str) -> tuple[str, str | None]:
+    tenant, equals, name = change.partition("=")
+    if not equals or not tenant:
+        raise CliError(f"--set-class {change}: write TENANT=CLASS, or TENANT= to take it off")
+    return tenant, name or None
+
+
+def _relabel(change: str) -> tuple[str, dict[str, str | None]]:
+    node, colon, label = change.partition(":")
+    key, equals, value = label.partition("=")
+    if colon and equals and node and key:
+        return node, {key: value}
+    if colon and node and label.endswith("-") and len(label) > 1:
+        return node, {label[:-1]: None}
+    raise CliError(f"--relabel {change}: write NODE:KEY=VALUE, or NODE:KEY- to take it off")

@@ -1,0 +1,270 @@
+"""Placing pods in turn, as the schedulers of the cluster would.
+
+Constraints of pod and class are judged by the code that judges them in the cluster; what else
+kube-scheduler looks at is modelled in `capacity`.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from schedclass.domain import names
+from schedclass.domain.findings import Reason
+from schedclass.domain.insight.capacity import (
+    NODE_PORTS,
+    NODE_RESOURCES,
+    NODE_UNSCHEDULABLE,
+    Capacity,
+    Lack,
+)
+from schedclass.domain.insight.snapshot import PodRecord
+from schedclass.domain.insight.world import World
+from schedclass.domain.scheduling import WEIGHTS, Decisions, Plugin, Pod, Rejection, Scope
+
+_ORDER: Final = (
+    NODE_UNSCHEDULABLE,
+    Plugin.TAINT_TOLERATION.value,
+    Plugin.NODE_AFFINITY.value,
+    NODE_PORTS,
+    NODE_RESOURCES,
+    Plugin.TOPOLOGY_SPREAD.value,
+    Plugin.POD_AFFINITY.value,
+)
+"""kube-scheduler's filters in the order in which it runs them; the class is asked after them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One reason why a node does not take a pod.
+
+    Attributes:
+        rule: the plugin of kube-scheduler whose rule it is, or SchedulingClass.
+        reason: the same in our vocabulary.
+        message: kube-scheduler's words.
+        class_name: the class that the rule comes from, empty for the pod's own rules.
+        modelled: it comes from the model of kube-scheduler, not from the deciding code.
+        preemptible: whether the end of running pods could help.
+    """
+
+    rule: str
+    reason: Reason
+    message: str
+    class_name: str = ""
+    modelled: bool = False
+    preemptible: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeVerdict:
+    """What is said of one node.
+
+    Attributes:
+        node: its name.
+        passed: whether the pod can go there.
+        rejections: all that is against it, the decisive one first.
+        score: weighted sum as kube-scheduler adds it up; None for a node that did not pass.
+        scores: the score by plugin, 0 to 100, before weighting.
+    """
+
+    node: str
+    passed: bool
+    rejections: tuple[Check, ...] = ()
+    score: int | None = None
+    scores: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What is said of one pod.
+
+    Attributes:
+        class_name: the class that was applied, None for none.
+        scheduler: who places it.
+        verdicts: of each node, by name.
+        node: the node chosen, empty if none passed.
+        ties: other nodes with the same score; kube-scheduler picks one of them by chance.
+        message: in kube-scheduler's words, why there is none; empty if there is one.
+        gated: scheduling gates hold the pod back.
+    """
+
+    class_name: str | None
+    scheduler: str
+    verdicts: tuple[NodeVerdict, ...]
+    node: str = ""
+    ties: tuple[str, ...] = ()
+    message: str = ""
+    gated: bool = False
+
+    @property
+    def feasible(self) -> list[str]:
+        """The nodes that passed."""
+        return [verdict.node for verdict in self.verdicts if verdict.passed]
+
+
+class Simulator:
+    """A world in which pods can be placed; the world itself stays as it is."""
+
+    def __init__(self, world: World) -> None:
+        """Count what runs."""
+        self._world = world
+        self.capacity = Capacity(world.snapshot.nodes, world.snapshot.pods)
+        # Other schedulers never ask about classes, neither about a pod's own nor about those of
+        # its neighbours.
+        self._clusters = {
+            True: world.cluster(),
+            False: world.cluster(with_classes=False),
+        }
+        self._decisions = {
+            ours: Decisions(cluster, Scope.MERGED) for ours, cluster in self._clusters.items()
+        }
+
+    def class_applied(self, record: PodRecord) -> str | None:
+        """The class that scheduling applies to a pod; None if it goes past all classes.
+
+        A pod that nobody has stored yet is taken as admission would leave it.
+        """
+        name = self._world.class_name_of(record)
+        if record.stored:
+            return name if record.scheduler == names.SCHEDULER_NAME else None
+        exempt = record.pod.daemon and self._world.policy.exempt_daemon_sets
+        if exempt or name is None or self._world.exists(name) is False:
+            return None
+        return name
+
+    def judge(self, record: PodRecord, only: Collection[str] = ()) -> Judgement:
+        """Judge all nodes for a pod; one that runs already is judged as if it did not.
+
+        Args:
+            record: the pod.
+            only: look at these nodes only; empty for all.
+        """
+        ours = self._ours(record)
+        scheduler = names.SCHEDULER_NAME if ours else record.scheduler
+        class_name = self.class_applied(record)
+        if record.running:
+            self.capacity.remove(record, record.pod.node_name)
+        try:
+            verdicts = self._verdicts(record, ours, only)
+        finally:
+            if record.running:
+                self.capacity.add(record, record.pod.node_name)
+        best = sorted(
+            (-(verdict.score or 0), verdict.node) for verdict in verdicts if verdict.passed
+        )
+        chosen = best[0][1] if best else ""
+        return Judgement(
+            class_name=class_name,
+            scheduler=scheduler,
+            verdicts=verdicts,
+            node="" if record.demand.gated else chosen,
+            ties=tuple(node for score, node in best[1:] if score == best[0][0]),
+            message=_message(verdicts, record),
+            gated=record.demand.gated,
+        )
+
+    def place(self, record: PodRecord, node_name: str) -> None:
+        """A pod takes its place; later pods see it there."""
+        placed = replace(record, pod=record.pod.on(node_name))
+        self.capacity.add(placed, node_name)
+        for ours, cluster in self._clusters.items():
+            cluster.put_pod(placed.pod if ours else _without_class(placed).pod)
+
+    def remove(self, record: PodRecord, node_name: str) -> None:
+        """A pod that was counted or placed leaves its node."""
+        self.capacity.remove(record, node_name)
+        for cluster in self._clusters.values():
+            cluster.remove_pod(record.pod.uid)
+
+    def _ours(self, record: PodRecord) -> bool:
+        if record.stored:
+            return record.scheduler == names.SCHEDULER_NAME
+        return self.class_applied(record) is not None
+
+    def _verdicts(
+        self, record: PodRecord, ours: bool, only: Collection[str]
+    ) -> tuple[NodeVerdict, ...]:
+        pod = record.pod if ours else _without_class(record).pod
+        cluster, decisions = self._clusters[ours], self._decisions[ours]
+        candidates = sorted(only or cluster.topology.nodes)
+        against = decisions.explain(pod, candidates)
+        rejected = {name: self._checks(record, name, against[name]) for name in candidates}
+        passing = [name for name in candidates if not rejected[name]]
+        scores = dict(zip(passing, self._scores(record, pod, decisions, passing), strict=True))
+        return tuple(
+            NodeVerdict(name, False, rejected[name])
+            if rejected[name]
+            else NodeVerdict(name, True, (), sum(_weighted(scores[name])), scores[name])
+            for name in candidates
+        )
+
+    def _checks(
+        self, record: PodRecord, name: str, rejections: dict[Plugin, Rejection]
+    ) -> tuple[Check, ...]:
+        known = name in self._world.nodes
+        lacks = [_modelled(lack) for lack in self.capacity.lacks(record, name)] if known else []
+        judged = [_judged(rejection) for rejection in rejections.values()]
+        return tuple(sorted([*lacks, *judged], key=_rank))
+
+    def _scores(
+        self, record: PodRecord, pod: Pod, decisions: Decisions, passing: Sequence[str]
+    ) -> Iterator[dict[str, int]]:
+        found = decisions.score(pod, passing)
+        for i, name in enumerate(passing):
+            by_plugin = {plugin.value: scores[i] for plugin, scores in found.by_plugin.items()}
+            yield {**by_plugin, **self.capacity.scores(record, name)}
+
+
+def _weighted(scores: dict[str, int]) -> Iterator[int]:
+    weights = {plugin.value: weight for plugin, weight in WEIGHTS.items()}
+    for plugin, score in scores.items():
+        yield weights.get(plugin, 1) * score
+
+
+def _rank(check: Check) -> tuple[bool, int]:
+    order = _ORDER.index(check.rule) if check.rule in _ORDER else len(_ORDER)
+    return bool(check.class_name), order
+
+
+def _modelled(lack: Lack) -> Check:
+    return Check(
+        lack.plugin, lack.reason, lack.message, modelled=True, preemptible=lack.preemptible
+    )
+
+
+def _judged(rejection: Rejection) -> Check:
+    # An extender cannot preempt for its own reasons: nothing a class forbids is helped by it.
+    return Check(
+        rejection.plugin.value,
+        rejection.reason,
+        rejection.message,
+        rejection.class_name,
+        preemptible=rejection.preemptible and not rejection.class_name,
+    )
+
+
+def _without_class(record: PodRecord) -> PodRecord:
+    return replace(record, pod=replace(record.pod, class_annotation=None))
+
+
+def _message(verdicts: Sequence[NodeVerdict], record: PodRecord) -> str:
+    """As kube-scheduler sums up its rejections (`FitError.Error`)."""
+    if record.demand.gated:
+        return "Scheduling is blocked due to non-empty scheduling gates"
+    if any(verdict.passed for verdict in verdicts):
+        return ""
+    if not verdicts:
+        return "no nodes available to schedule pods"
+    return unavailable(verdicts)
+
+
+def unavailable(verdicts: Sequence[NodeVerdict]) -> str:
+    """Sum up: `0/3 nodes are available: 2 Insufficient cpu, 1 node(s) were unschedulable`."""
+    counts: Counter[str] = Counter()
+    for verdict in verdicts:
+        first = verdict.rejections[0]
+        # All resources that are short are told, of other plugins the first reason.
+        told = [check.message for check in verdict.rejections if check.rule == first.rule]
+        counts.update(told if first.rule == NODE_RESOURCES else told[:1])
+    reasons = sorted(f"{number} {message}" for message, number in counts.items())
+    return f"0/{len(verdicts)} nodes are available: {', '.join(reasons)}."
