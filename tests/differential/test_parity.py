@@ -129,6 +129,7 @@ def check_merged(oracle: Oracle, tried: Json) -> None:
     reasons: dict[str, Rejection] = {}
     passing = decisions.filter(pod, names, reasons)
     assert passing == [name for name in names if truth[name]["code"] == "Success"], "filter"
+    assert decisions.filter(pod, names) == passing, "filter without reasons"
 
     told = decisions.explain(pod, names)
     for name in names:

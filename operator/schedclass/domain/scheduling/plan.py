@@ -196,6 +196,7 @@ class Planner:
         for bound in self.bind_spread(hard=True):
             template = bound.template
             yield SpreadRule(
+                cluster=self._cluster,
                 everywhere=self.holdings.domains(DomainsSpec(template.topology_key)),
                 counts=bound.counts,
                 max_skew=template.max_skew,

@@ -184,6 +184,7 @@ class SpreadRule:
     """One hard spread constraint.
 
     Attributes:
+        cluster: the cluster.
         everywhere: the domains of the topology with all nodes, counted or not.
         counts: matching pods on counted nodes; None if the selector cannot count any pod.
         max_skew: as in the constraint.
@@ -192,6 +193,7 @@ class SpreadRule:
         class_name: the class that the constraint comes from, empty for the pod's own.
     """
 
+    cluster: Cluster
     everywhere: Domains
     counts: DomainCounts | None
     max_skew: int
@@ -202,7 +204,9 @@ class SpreadRule:
 
     def judge(self, names: set[str], reasons: Reasons | None) -> set[str]:
         """See `Rule.judge`."""
-        labelled = names.intersection(self.everywhere.of_node)
+        labelled = names
+        if len(self.everywhere.of_node) < len(self.cluster.topology.nodes):
+            labelled = names.intersection(self.everywhere.of_node)
         kept = labelled - self._crowded(labelled)
         if reasons is not None:
             _note(reasons, names - labelled, verdicts.spread_label_missing(self.class_name))

@@ -52,12 +52,7 @@ class Preferences:
             unwanted = [self.tolerance.unwanted_taints(node) for node in nodes]
             scores[Plugin.TAINT_TOLERATION] = _fewest_best(unwanted)
         if self.node_sets:
-            scores[Plugin.NODE_AFFINITY] = _most_best(
-                [
-                    sum(weight for weight, allowed in self.node_sets if node.name in allowed.names)
-                    for node in nodes
-                ]
-            )
+            scores[Plugin.NODE_AFFINITY] = _most_best(_preference_scores(self.node_sets, nodes))
         if self.spread:
             scores[Plugin.TOPOLOGY_SPREAD] = _normalised_spread(_spread_scores(self.spread, nodes))
         by_key = self._attraction()
@@ -106,37 +101,60 @@ def _add_up(by_key: dict[str, dict[str, int]], counts: DomainCounts, weight: int
         sums[value] = sums.get(value, 0) + weight * count
 
 
-def _attraction_scores(by_key: Mapping[str, Mapping[str, int]], nodes: Iterable[Node]) -> list[int]:
-    return [
-        sum(sums.get(node.labels[key], 0) for key, sums in by_key.items() if key in node.labels)
-        for node in nodes
-    ]
+def _preference_scores(
+    node_sets: Iterable[tuple[int, NodeSet]], nodes: Sequence[Node]
+) -> list[int]:
+    known, totals = [node.name for node in nodes], [0] * len(nodes)
+    for weight, allowed in node_sets:
+        preferred = allowed.names
+        totals = [
+            total + weight if name in preferred else total
+            for name, total in zip(known, totals, strict=True)
+        ]
+    return totals
+
+
+def _attraction_scores(by_key: Mapping[str, Mapping[str, int]], nodes: Sequence[Node]) -> list[int]:
+    totals = [0] * len(nodes)
+    for key, sums in by_key.items():
+        values = [node.labels.get(key) for node in nodes]
+        totals = [
+            total if value is None else total + sums.get(value, 0)
+            for value, total in zip(values, totals, strict=True)
+        ]
+    return totals
 
 
 def _spread_scores(spread: Sequence[BoundSpread], nodes: Sequence[Node]) -> list[int]:
     """The raw scores: how full the domains of each node are, weighted by how many there are."""
-    keys = {bound.template.topology_key for bound in spread}
-    scored = [keys <= node.labels.keys() for node in nodes]
-    counted = [node for node, takes_part in zip(nodes, scored, strict=True) if takes_part]
+    takes_part = [True] * len(nodes)
+    for key in {bound.template.topology_key for bound in spread}:
+        takes_part = [
+            before and key in node.labels for before, node in zip(takes_part, nodes, strict=True)
+        ]
+    counted = [node for node, counts in zip(nodes, takes_part, strict=True) if counts]
     totals = [0.0] * len(counted)
     for bound in spread:
         key, skew = bound.template.topology_key, bound.template.max_skew - 1
+        numbers: Mapping[str, int] = {}
         if key == names.HOSTNAME_LABEL:
             # Pods on the node itself count, whatever node the label names.
             size = len(counted)
-            numbers = bound.counts.by_node if bound.counts is not None else {}
-            domains: list[str] = [node.name for node in counted]
+            domains = [node.name for node in counted]
+            if bound.counts is not None:
+                numbers = bound.counts.by_node
         else:
             domains = [node.labels[key] for node in counted]
             size = len(set(domains))
-            numbers = bound.counts.by_value if bound.counts is not None else {}
+            if bound.counts is not None:
+                numbers = bound.counts.by_value
         weight = math.log(size + 2)
         totals = [
             total + (numbers.get(domain, 0) * weight + skew)
             for total, domain in zip(totals, domains, strict=True)
         ]
     rounded = iter([_round(total) for total in totals])
-    return [next(rounded) if takes_part else IGNORED for takes_part in scored]
+    return [next(rounded) if counts else IGNORED for counts in takes_part]
 
 
 def _round(value: float) -> int:

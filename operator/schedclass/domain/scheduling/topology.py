@@ -143,10 +143,16 @@ _NOTHING_CHANGED: Final = False
 
 
 class Topology:
-    """All nodes, and the sets and domains that are asked for."""
+    """All nodes, and the sets and domains that are asked for.
+
+    Attributes:
+        nodes: the nodes by name.
+        names: their names; like all sets here, for reading only.
+    """
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
+        self.names: set[str] = set()
         self._sets: Shared[Conditions, NodeSet] = Shared()
         self._domains: Shared[DomainsSpec, Domains] = Shared()
 
@@ -154,6 +160,7 @@ class Topology:
         """Insert or replace a node; tells whether anything that placement reads changed."""
         old = self.nodes.get(node.name)
         self.nodes[node.name] = node
+        self.names.add(node.name)
         if old is not None and old.labels == node.labels and old.taints == node.taints:
             return _NOTHING_CHANGED
         self._refresh(node.name, node)
@@ -163,6 +170,7 @@ class Topology:
         """Forget a node; tells whether it was known."""
         if self.nodes.pop(name, None) is None:
             return _NOTHING_CHANGED
+        self.names.discard(name)
         self._refresh(name, None)
         return True
 

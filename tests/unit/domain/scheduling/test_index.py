@@ -172,7 +172,8 @@ def incoming(rng: Random) -> Pod:
 def everything(decisions: Decisions, pod: Pod) -> tuple[Any, ...]:
     """All that can be asked about a pod."""
     reasons: dict[str, Any] = {}
-    passing = decisions.filter(pod, NODES, reasons)
+    passing = decisions.filter(pod, NODES)
+    assert decisions.filter(pod, NODES, reasons) == passing
     scores = decisions.score(pod, passing)
     # Whose term it is that repels a pod first is open where several do.
     told = {name: (why.plugin, why.reason, why.preemptible) for name, why in reasons.items()}
