@@ -56,11 +56,15 @@ demo: $(READY) ## Show the whole story on a real control plane, then clean up
 	@$(BIN)/python -m controlplane.demo
 
 .PHONY: test
-test: test-unit test-cluster ## Run every test
+test: test-unit test-parity test-cluster ## Run every test
 
 .PHONY: test-unit
 test-unit: $(READY) ## Run the tests that need no control plane
 	@$(BIN)/python -m pytest tests/unit $(ARGS)
+
+.PHONY: test-parity
+test-parity: $(READY) ## Compare placement with the stock scheduler's plugins, in SCHEDCLASS_CASES=5000 cases
+	@$(BIN)/python -m pytest tests/differential $(ARGS)
 
 .PHONY: test-cluster
 test-cluster: $(READY) programs ## Render the chart, and run the tests on a real control plane

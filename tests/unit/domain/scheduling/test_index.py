@@ -191,7 +191,7 @@ def same(decisions: list[Decisions], fresh: Cluster, pod: Pod) -> None:
         assert everything(known, pod) == everything(Decisions(fresh, scope), pod)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(history=histories, seed=seeds)
 def test_any_history_leaves_the_index_as_if_built_anew(
     history: list[tuple[str, int]], seed: int
@@ -208,7 +208,7 @@ def test_any_history_leaves_the_index_as_if_built_anew(
         same(world.decisions, world.rebuilt(), pod)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(history=histories, seed=seeds)
 def test_a_supposition_holds_inside_its_context_and_leaves_no_trace(
     history: list[tuple[str, int]], seed: int
@@ -232,7 +232,7 @@ def test_a_supposition_holds_inside_its_context_and_leaves_no_trace(
     assert world.cluster.version == version
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(history=histories, seed=seeds)
 def test_nothing_is_kept_for_what_is_gone(history: list[tuple[str, int]], seed: int) -> None:
     rng = Random(seed)
