@@ -20,7 +20,7 @@ DRIFT_CHECKS := \
 .PHONY: help
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' \
-		| while IFS=$$'\t' read -r name text; do printf '  make %-14s %s\n' "$$name" "$$text"; done
+		| while IFS=$$'\t' read -r name text; do printf '  make %-18s %s\n' "$$name" "$$text"; done
 
 .PHONY: venv
 venv: $(READY) ## Install the locked Python packages into .venv
@@ -56,7 +56,7 @@ demo: $(READY) ## Show the whole story on a real control plane, then clean up
 	@$(BIN)/python -m controlplane.demo
 
 .PHONY: test
-test: test-unit test-parity test-cluster ## Run every test
+test: test-unit test-parity test-cluster test-faults-short ## Run every test
 
 .PHONY: test-unit
 test-unit: $(READY) ## Run the tests that need no control plane
@@ -70,9 +70,21 @@ test-parity: $(READY) ## Compare placement with the stock scheduler's plugins, i
 test-cluster: $(READY) programs ## Render the chart, and run the tests on a real control plane
 	@$(BIN)/python -m pytest tests/chart tests/cluster $(ARGS)
 
+.PHONY: test-faults-short
+test-faults-short: $(READY) programs ## Break one part after the other under load; minutes
+	@$(BIN)/python -m pytest tests/faults $(ARGS)
+
+.PHONY: test-faults
+test-faults: $(READY) programs ## The same with more rounds and real time limits; half an hour
+	@$(BIN)/python -m pytest tests/faults --long-faults $(ARGS)
+
 .PHONY: bench
 bench: $(READY) programs ## Measure admission against the API server's own limit
 	@$(BIN)/python -m bench $(ARGS)
+
+.PHONY: bench-scale
+bench-scale: $(READY) programs ## Measure start, memory and propagation with 10,000 namespaces
+	@$(BIN)/python -m bench.scale $(ARGS)
 
 .PHONY: check
 check: $(READY) ## Check format, lint, types, layers and generated files; changes nothing
