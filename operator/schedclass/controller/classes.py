@@ -2,12 +2,13 @@
 
 import datetime as dt
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from schedclass.controller.bindings import Bindings
 from schedclass.controller.workqueue import WorkQueue
 from schedclass.domain import names
-from schedclass.domain.class_status import class_status
+from schedclass.domain.class_status import SchedulerSign, class_status
 from schedclass.domain.findings import Finding, Reason
 from schedclass.domain.schedulingclass import SchedulingClass
 from schedclass.kube.client import KubeClient
@@ -19,7 +20,12 @@ logger = logging.getLogger(__name__)
 
 
 class ClassController:
-    """Writes conditions and counts, the in-use label and the finalizer, only when they differ."""
+    """Writes conditions and counts, the in-use label and the finalizer, only when they differ.
+
+    Attributes:
+        queue: the classes to look at.
+        scheduler: tells what is known of the scheduler, None where that is not ours to say.
+    """
 
     def __init__(
         self,
@@ -35,6 +41,7 @@ class ClassController:
         self._client = client
         self._recorder = recorder
         self._metrics = metrics
+        self.scheduler: Callable[[], SchedulerSign | None] = lambda: None
         self._told: dict[str, Finding | None] = {}
         self.queue = WorkQueue()
         state.classes.on_change(lambda name, _old, _new: self.queue.add(name))
@@ -65,6 +72,7 @@ class ClassController:
             bound_namespaces=bound,
             previous=cls.status,
             now=_now(),
+            scheduler=self.scheduler(),
         )
         self._tell(cls, status)
         self._metrics.set_class(name, status)

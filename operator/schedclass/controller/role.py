@@ -11,11 +11,13 @@ from schedclass.controller.classes import ClassController
 from schedclass.controller.handlers import controller_settings, register
 from schedclass.controller.inheritance import InheritanceController
 from schedclass.controller.reconciler import Reconciler
+from schedclass.domain.class_status import SchedulerSign
 from schedclass.domain.namespaces import ExcludedNamespaces
 from schedclass.hosting import register_login, run_kopf, stop_on_signals, unless_stopped
 from schedclass.kube.client import KubeClient
 from schedclass.kube.events import EventRecorder
 from schedclass.kube.lease import LeaseElector, LeaseTimings
+from schedclass.kube.liveness import LeaseWatch
 from schedclass.kube.reflector import Reflector
 from schedclass.kube.state import (
     CLASSES_PATH,
@@ -76,6 +78,16 @@ class ControllerRole:
         self._classes = ClassController(
             self._state, self._inheritance.bindings, client, self._recorder, self._metrics
         )
+        self._scheduler = LeaseWatch(
+            client,
+            namespace=settings.namespace,
+            name=settings.scheduler_lease,
+            on_change=self._classes.mark_all,
+        )
+        if settings.scheduler_lease:
+            self._classes.scheduler = lambda: SchedulerSign(
+                f"{settings.namespace}/{settings.scheduler_lease}", self._scheduler.alive
+            )
 
     async def run(self) -> None:
         """Stand by and lead until SIGTERM.
@@ -115,10 +127,16 @@ class ControllerRole:
                 group.create_task(self._recorder.run()),
                 group.create_task(publisher.run()),
                 group.create_task(self._reconcile()),
+                *self._watch_scheduler(group),
             ]
             await run_kopf(self._registry(), controller_settings(), stop, tasks)
             for task in tasks:
                 task.cancel()
+
+    def _watch_scheduler(self, group: asyncio.TaskGroup) -> list[asyncio.Task[object]]:
+        if not self._settings.scheduler_lease:
+            return []
+        return [group.create_task(self._scheduler.run())]
 
     async def _reconcile(self) -> None:
         """Reconcile from the first complete list of namespaces on, never before."""

@@ -1,8 +1,8 @@
 """The status of a SchedulingClass, computed from scratch each time.
 
 Conditions follow the API conventions (`metav1.Condition`, KEP-1623) and kstatus: `Ready` is the
-summary, `Stalled` is there only while nothing but an edit of the spec can help, and `InUse` and
-`Compliant` inform without ever making `Ready` false.
+summary, `Stalled` is there only while nothing but an edit of the spec can help, and `InUse`,
+`Compliant` and `SchedulerAvailable` inform without ever making `Ready` false.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -14,7 +14,10 @@ from schedclass.domain.findings import Finding, Reason
 from schedclass.domain.nodes import Node, matches_node
 from schedclass.domain.schedulingclass import SchedulingClass
 
-CONDITION_TYPES: Final = ("Ready", "Accepted", "NodesAvailable", "InUse", "Compliant", "Stalled")
+CONDITION_TYPES: Final = (
+    *("Ready", "Accepted", "NodesAvailable", "InUse", "Compliant"),
+    *("SchedulerAvailable", "Stalled"),
+)
 """Types that the operator owns, in the order in which it adds them."""
 
 MESSAGE_MAX: Final = 32768
@@ -22,6 +25,20 @@ MESSAGE_MAX: Final = 32768
 
 NAMESPACES_SHOWN: Final = 20
 """How many namespaces a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSign:
+    """What the Lease of cozystack-scheduler tells.
+
+    Attributes:
+        lease: `namespace/name`.
+        alive: whether it is being renewed; None while that is not known.
+    """
+
+    lease: str
+    alive: bool | None
+
 
 _SUMMARY_ERRORS: Final = 3
 _SUMMARY_MAX: Final = 1024
@@ -34,13 +51,14 @@ class _Condition:
     message: str
 
 
-def class_status(
+def class_status(  # noqa: PLR0913 - all that a status shows
     cls: SchedulingClass,
     *,
     nodes: Iterable[Node],
     bound_namespaces: Collection[str],
     previous: Mapping[str, Any],
     now: str,
+    scheduler: SchedulerSign | None = None,
 ) -> dict[str, Any]:
     """Compute the whole status of a class.
 
@@ -51,6 +69,7 @@ def class_status(
         previous: the status as it stands, for the transition times and the order of conditions;
             conditions of other types in it are kept as they are.
         now: RFC 3339 time in UTC and whole seconds for conditions whose status flips.
+        scheduler: what is known of the scheduler; None where another installation provides it.
 
     Returns:
         `{"observedGeneration", "conditions": [...], "boundNamespaces", "matchingNodes",
@@ -66,6 +85,8 @@ def class_status(
             "Unknown", Reason.NOT_EVALUATED, "The pods of the class have not been examined."
         ),
     }
+    if scheduler is not None:
+        conditions["SchedulerAvailable"] = _scheduler_available(scheduler)
     if cls.spec is None:
         conditions["NodesAvailable"] = _Condition(
             "Unknown", Reason.NOT_EVALUATED, "An invalid spec is not compared with nodes."
@@ -135,6 +156,27 @@ def _in_use(name: str, bound: int) -> _Condition:
         f"{_count(bound, 'namespace')} {are} bound to this class; list them with: "
         f"kubectl get namespaces -l {names.CLASS_KEY}={name}",
     )
+
+
+def scheduler_missing(scheduler: SchedulerSign) -> Finding:
+    """The finding about pinned pods that nobody places."""
+    return Finding(
+        Reason.SCHEDULER_MISSING,
+        f"no {names.SCHEDULER_NAME} renews the Lease {scheduler.lease}, so pinned pods stay "
+        "Pending until one runs",
+    )
+
+
+def _scheduler_available(scheduler: SchedulerSign) -> _Condition:
+    """No holder and no time in the messages: they would have to be written again and again."""
+    if scheduler.alive is None:
+        message = f"Whether {names.SCHEDULER_NAME} runs is not known yet."
+        return _Condition("Unknown", Reason.SCHEDULER_UNKNOWN, message)
+    if scheduler.alive:
+        message = f"{names.SCHEDULER_NAME} renews the Lease {scheduler.lease}."
+        return _Condition("True", Reason.SCHEDULER_RUNNING, message)
+    message = scheduler_missing(scheduler).message
+    return _Condition("False", Reason.SCHEDULER_MISSING, f"{message[0].upper()}{message[1:]}.")
 
 
 def _ready(cls: SchedulingClass, nodes_available: _Condition, bound: Collection[str]) -> _Condition:

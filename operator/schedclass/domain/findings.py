@@ -30,6 +30,9 @@ class Reason(StrEnum):
     UNREFERENCED = "Unreferenced"
     DELETING = "Deleting"
     NOT_EVALUATED = "NotEvaluated"
+    SCHEDULER_RUNNING = "SchedulerRunning"
+    SCHEDULER_MISSING = "SchedulerMissing"
+    SCHEDULER_UNKNOWN = "SchedulerUnknown"
 
     # Warnings about a legal class
     EMPTY_TERM = "EmptyNodeSelectorTerm"

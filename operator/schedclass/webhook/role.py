@@ -8,10 +8,12 @@ from typing import Any
 
 import kopf
 
+from schedclass.domain.class_status import SchedulerSign
 from schedclass.domain.namespaces import ExcludedNamespaces
 from schedclass.hosting import register_login, run_kopf, stop_on_signals, unless_stopped
 from schedclass.kube.client import KubeClient, resource_path
 from schedclass.kube.events import EventRecorder
+from schedclass.kube.liveness import LeaseWatch
 from schedclass.kube.reflector import Reflector
 from schedclass.kube.state import (
     CLASSES_PATH,
@@ -59,6 +61,9 @@ class WebhookRole:
             listening=Listening.of(settings),
             observe=self._metrics.observe_admission,
         )
+        self._scheduler = LeaseWatch(
+            client, namespace=settings.namespace, name=settings.scheduler_lease
+        )
         self._indexes: dict[str, Store[Any]] = {
             "namespaces": self._state.namespaces,
             "nodes": self._state.nodes,
@@ -85,6 +90,7 @@ class WebhookRole:
             tasks: list[asyncio.Task[object]] = [
                 *(group.create_task(reflector.run()) for reflector in self._reflectors()),
                 group.create_task(self._recorder.run()),
+                *([group.create_task(self._scheduler.run())] if self._scheduler.name else []),
             ]
             if await unless_stopped(stop, self._complete()):
                 await run_kopf(self._registry(), self._kopf_settings(), stop, tasks)
@@ -112,10 +118,17 @@ class WebhookRole:
             self._recorder,
             exempt_daemon_sets=self._settings.exempt_daemon_sets,
             controller_user=self._settings.controller_user,
+            scheduler=self._scheduler_sign,
         )
         register_login(registry, self._client)
         register_handlers(registry, service)
         return registry
+
+    def _scheduler_sign(self) -> SchedulerSign | None:
+        """None where another installation provides the scheduler."""
+        name = self._settings.scheduler_lease
+        lease = f"{self._settings.namespace}/{name}"
+        return SchedulerSign(lease, self._scheduler.alive) if name else None
 
     def _kopf_settings(self) -> kopf.OperatorSettings:
         settings = kopf.OperatorSettings()

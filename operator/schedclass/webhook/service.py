@@ -1,6 +1,7 @@
 """From an admission request to a decision: gathers what the domain needs, then asks it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from schedclass.domain.admission import (
@@ -14,6 +15,7 @@ from schedclass.domain.admission import (
     decide_pod,
     unchanged,
 )
+from schedclass.domain.class_status import SchedulerSign, scheduler_missing
 from schedclass.domain.findings import Finding, Reason, Severity
 from schedclass.domain.inheritance import effective_class
 from schedclass.domain.namespaces import parse_namespace
@@ -27,7 +29,7 @@ from schedclass.webhook.reviews import Review
 class AdmissionService:
     """Answers reviews from memory; knows nothing of HTTP and Kopf."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each a choice of its own
         self,
         state: ClusterState,
         live: LiveReader,
@@ -35,13 +37,24 @@ class AdmissionService:
         *,
         exempt_daemon_sets: bool,
         controller_user: str,
+        scheduler: Callable[[], SchedulerSign | None] = lambda: None,
     ) -> None:
-        """`controller_user` is the one whose writes on namespaces are never corrected."""
+        """Take what answers rest on.
+
+        Args:
+            state: namespaces, classes and nodes.
+            live: completes it.
+            recorder: of Events.
+            exempt_daemon_sets: let pods of the DaemonSet controller pass.
+            controller_user: the one whose writes on namespaces are never corrected.
+            scheduler: tells what is known of the scheduler, None where that is not ours to say.
+        """
         self._state = state
         self._live = live
         self._recorder = recorder
         self._exempt_daemon_sets = exempt_daemon_sets
         self._controller_user = controller_user
+        self._scheduler = scheduler
 
     async def pod(self, review: Review) -> Decision:
         """Decide on a pod that is created."""
@@ -52,7 +65,7 @@ class AdmissionService:
             uid = ns.uid if ns else ""
             reference = ObjectRef("v1", "Namespace", namespace, uid, namespace=namespace)
             self._recorder.emit(reference, decision.finding)
-        return decision
+        return self._warned(decision) if decision.outcome is Outcome.PATCHED else decision
 
     async def preset_node(self, review: Review) -> Decision:
         """Judge the final state of a pod that names its node, changing nothing.
@@ -92,11 +105,23 @@ class AdmissionService:
         name = effective_class(self._state.tree, parse_namespace(obj)).class_name
         view = await self._live.class_view(name)
         exists = None if view.state is ClassState.UNKNOWN else view.state is ClassState.EXISTS
-        return decide_namespace(self._state.tree, obj, old=review.old_object, class_exists=exists)
+        decision = decide_namespace(
+            self._state.tree, obj, old=review.old_object, class_exists=exists
+        )
+        return self._warned(decision) if name is not None and exists else decision
 
     async def scheduling_class(self, review: Review) -> Decision:
         """Validate a SchedulingClass that is created or updated."""
-        return decide_class(review.object or {}, review.old_object)
+        decision = decide_class(review.object or {}, review.old_object)
+        return self._warned(decision) if review.old_object is None else decision
+
+    def _warned(self, decision: Decision) -> Decision:
+        """With a word about a scheduler that does not run; never while that is not known."""
+        scheduler = self._scheduler()
+        if scheduler is None or scheduler.alive is not False:
+            return decision
+        warning = scheduler_missing(scheduler).message
+        return replace(decision, warnings=(*decision.warnings, warning))
 
     def _node(self, name: str) -> Node | None:
         if not name:
