@@ -67,6 +67,7 @@ def show_impact(screen: Screen, told: Impact, changes: Sequence[str]) -> None:
     _outcomes(screen, "waiting pod would start", told.starting)
     _outcomes(screen, "pod would wait for a node", told.stopping)
     _outcomes(screen, "pod would go elsewhere", told.moved)
+    _outcomes(screen, "pod would end for good", told.ending)
     screen.line()
 
 

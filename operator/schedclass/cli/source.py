@@ -8,6 +8,7 @@ from schedclass.cli import fields, manifests
 from schedclass.cli.options import Common
 from schedclass.cli.problems import InputError
 from schedclass.domain import names
+from schedclass.domain.findings import Reason
 from schedclass.domain.insight.assembly import DEFAULT_NAMESPACE, Assembly, MalformedObject
 from schedclass.domain.insight.snapshot import Part, Snapshot
 from schedclass.domain.insight.world import Policy, World
@@ -102,13 +103,22 @@ def snapshot_of_manifests(paths: tuple[str, ...], common: Common) -> Snapshot:
         snapshot = assembly.finish(_not_given(assembly), f"manifests: {', '.join(paths)}")
     except MalformedObject as error:
         raise InputError(str(error)) from error
+    _tell(notes, assembly, snapshot)
+    return snapshot
+
+
+def _tell(notes: Notes, assembly: Assembly, snapshot: Snapshot) -> None:
+    """Say what was given and does not count."""
     for note in assembly.notes:
         notes.say(note)
+    for cls in snapshot.classes:
+        for finding in cls.warnings:
+            if finding.reason is Reason.UNSUPPORTED_FIELD:  # `explain class` tells the others
+                notes.say(f"SchedulingClass {cls.name}: {finding}")
     if assembly.unused:
         listed = ", ".join(f"{kind} ({n})" for kind, n in sorted(assembly.unused.items()))
         notes.say(f"of no use here: {listed}")
     notes.close()
-    return snapshot
 
 
 def _not_given(assembly: Assembly) -> dict[Part, str]:

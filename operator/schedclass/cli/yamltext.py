@@ -1,5 +1,6 @@
 """YAML text to JSON values as kubectl reads it, with what it would drop in silence said aloud."""
 
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -8,7 +9,7 @@ import yaml
 from schedclass.cli.scalars import PREFIX, ScalarError, key_text, plain, tagged
 
 # libyaml's parser, of which kubectl's is a translation; PyYAML without it reads the same, slowly.
-_Parser: Any = getattr(yaml, "CParser", yaml.Loader)
+_Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 DEPTH_MAX: Final = 200
 """How deep collections may lie in each other; objects of Kubernetes stay far below."""
@@ -95,6 +96,12 @@ class _Reader:
             self._anchors[event.anchor] = (value, self._read - before)
         return value
 
+    def _member(self, event: Any, depth: int) -> Any:  # noqa: ANN401
+        value = self._value(event, depth + 1)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise YamlError(_line(event), f"{value} is no number that JSON can hold")
+        return value
+
     def _alias(self, event: Any) -> Any:  # noqa: ANN401
         if event.anchor not in self._anchors:
             raise YamlError(_line(event), f"unknown anchor {event.anchor!r} referenced")
@@ -108,7 +115,7 @@ class _Reader:
     def _sequence(self, depth: int) -> list[Any]:
         values: list[Any] = []
         while not isinstance(event := self._next(), yaml.SequenceEndEvent):
-            values.append(self._value(event, depth + 1))
+            values.append(self._member(event, depth))
         return values
 
     def _mapping(self, start: Any, depth: int) -> dict[str, Any]:  # noqa: ANN401
@@ -122,7 +129,7 @@ class _Reader:
             if key in written:
                 self._say(_line(event), f'key "{key}" is repeated; the last one counts')
             written.add(key)
-            result[key] = self._value(self._next(), depth + 1)
+            result[key] = self._member(self._next(), depth)
         return result
 
     def _key(self, event: Any, depth: int) -> str:  # noqa: ANN401

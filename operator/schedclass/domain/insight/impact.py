@@ -55,6 +55,7 @@ class Impact:
         starting: waiting pods that find a node only afterwards.
         stopping: waiting pods that find none any more, and pods that lose theirs.
         moved: pods that go elsewhere.
+        ending: pods that end and are not made anew.
     """
 
     tenants: tuple[Touched, ...]
@@ -63,6 +64,7 @@ class Impact:
     starting: tuple[Outcome, ...]
     stopping: tuple[Outcome, ...]
     moved: tuple[Outcome, ...]
+    ending: tuple[Outcome, ...]
 
 
 def impact(before: World, after: World, groups: tuple[Group, ...]) -> Impact:
@@ -89,6 +91,11 @@ def impact(before: World, after: World, groups: tuple[Group, ...]) -> Impact:
         starting=tuple(o for o in outcomes if not o.before),
         stopping=tuple(o for o in outcomes if not o.after),
         moved=tuple(o for o in outcomes if o.before and o.after),
+        ending=tuple(
+            Outcome(key, node, "")
+            for key, node in sorted(nodes_before.items())
+            if node and key not in nodes_after
+        ),
     )
 
 

@@ -1,0 +1,162 @@
+"""Laws of the simulation, over generated clusters."""
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pytest
+
+from schedclass.domain import names
+from schedclass.domain.compliance import ViolationKind
+from schedclass.domain.insight import changes, trial
+from schedclass.domain.insight.assembly import Assembly
+from schedclass.domain.insight.capacity import Capacity
+from schedclass.domain.insight.checks import pod_violations
+from schedclass.domain.insight.impact import displaced, impact
+from schedclass.domain.insight.simulation import Simulator
+from schedclass.domain.insight.snapshot import PodRecord, Snapshot
+from schedclass.domain.insight.world import Policy, World
+from schedclass.domain.scheduling import Decisions, Scope
+from tests.differential.clusters import case
+
+SEEDS = range(80)
+
+
+def generated(seed: int) -> Snapshot:
+    """A cluster of `case`, with resources, host ports and several pods that wait."""
+    rng = Random(seed)
+    made = case(rng)
+    assembly = Assembly()
+    for node in made["nodes"]:
+        node["status"] = {"allocatable": {"cpu": rng.choice(["1", "2"]), "pods": "4"}}
+        node["spec"]["unschedulable"] = rng.random() < 0.1
+        assembly.add({"apiVersion": "v1", "kind": "Node", **node})
+    for name, spec in made["classes"].items():
+        meta = {"name": name, "uid": name}
+        assembly.add(
+            {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": meta, "spec": spec}
+        )
+    for name, labels in made["namespaces"].items():
+        class_name = made["class_of"].get(name)
+        own = {names.CLASS_KEY: class_name} if class_name else {}
+        meta = {"name": name, "uid": name, "labels": {**labels, **own}}
+        assembly.add({"apiVersion": "v1", "kind": "Namespace", "metadata": meta})
+    waiting = [made["pod"]] * 4
+    for number, pod in enumerate([*made["pods"], *waiting]):
+        assembly.add(_pod(pod, number, rng))
+    return assembly.finish({}, "generated")
+
+
+def _pod(pod: dict[str, Any], number: int, rng: Random) -> dict[str, Any]:
+    container: dict[str, Any] = {"name": "main"}
+    container["resources"] = {"requests": {"cpu": rng.choice(["100m", "600m"])}}
+    if rng.random() < 0.2:
+        container["ports"] = [{"containerPort": 80, "hostPort": 80}]
+    metadata = {**pod["metadata"], "name": f"p{number}", "uid": f"u{number}"}
+    spec = {**pod["spec"], "containers": [container], "priority": rng.choice([0, 0, 5])}
+    spec["schedulerName"] = names.SCHEDULER_NAME if rng.random() < 0.8 else "default-scheduler"
+    return {"apiVersion": "v1", "kind": "Pod", **pod, "metadata": metadata, "spec": spec}
+
+
+def world(snapshot: Snapshot) -> World:
+    return World(snapshot, Policy())
+
+
+def by_key(snapshot: Snapshot) -> dict[str, PodRecord]:
+    return {record.key: record for record in snapshot.pods}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_pod_is_placed_where_the_deciding_code_refuses_it(seed: int) -> None:
+    """Each placement is checked anew, against an index built from scratch for that moment."""
+    now = generated(seed)
+    placements = [p for group in trial.run(world(now)) for p in group.placements]
+    for placement in _in_turn(now, placements):
+        record = by_key(now)[placement.pod]
+        victims = set(placement.preempted)
+        now = replace(now, pods=tuple(r for r in now.pods if r.key not in victims))
+        if not placement.node:
+            continue
+        there = world(now)
+        ours = record.scheduler == names.SCHEDULER_NAME
+        pod = record.pod if ours else replace(record.pod, class_annotation=None)
+        decisions = Decisions(there.cluster(with_classes=ours), Scope.MERGED)
+        assert decisions.why_not(pod, placement.node) is None
+        capacity = Capacity(now.nodes, now.pods)
+        assert list(capacity.lacks(record, placement.node)) == []
+        placed = replace(record, pod=record.pod.on(placement.node))
+        now = replace(now, pods=tuple(placed if r is record else r for r in now.pods))
+
+
+def _in_turn(now: Snapshot, placements: list[trial.Placement]) -> list[trial.Placement]:
+    order = [candidate.record.key for candidate in trial.candidates(world(now))]
+    return sorted(placements, key=lambda placement: order.index(placement.pod))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_pod_stays_pending_only_if_every_node_has_a_reason(seed: int) -> None:
+    now = world(generated(seed))
+    for group in trial.run(now):
+        for verdict in group.first.verdicts:
+            assert verdict.passed == (not verdict.rejections)
+            assert (verdict.score is not None) == verdict.passed
+        assert bool(group.first.node) == any(v.passed for v in group.first.verdicts)
+        assert all(p.node or p.message for p in group.placements)
+
+
+@pytest.mark.parametrize("seed", SEEDS[:30])
+def test_a_simulation_leaves_the_world_as_it_was_and_repeats(seed: int) -> None:
+    now = world(generated(seed))
+    before = now.snapshot
+    assert trial.run(now) == trial.run(now)
+    assert now.snapshot == before
+
+
+@pytest.mark.parametrize("seed", SEEDS[:30])
+def test_judging_a_running_pod_leaves_no_trace(seed: int) -> None:
+    now = world(generated(seed))
+    simulator = Simulator(now)
+    records = [record for record in now.snapshot.pods if record.running]
+    first = [simulator.judge(record) for record in records]
+    assert [simulator.judge(record) for record in reversed(records)] == first[::-1]
+
+
+@pytest.mark.parametrize("seed", SEEDS[:30])
+def test_a_change_that_changes_nothing_has_no_effect(seed: int) -> None:
+    snapshot = generated(seed)
+    now = world(snapshot)
+    same = changes.overlay(snapshot, replace(snapshot, origin=""))
+    after = world(same)
+    told = impact(now, after, trial.run(after))
+    assert not any(
+        (told.tenants, told.breaking, told.mended, told.starting, told.stopping, told.moved)
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS[:30])
+def test_whatever_breaks_its_node_constraints_is_called_a_violation(seed: int) -> None:
+    now = world(generated(seed))
+    found = pod_violations(now)
+    for record in now.snapshot.pods:
+        cls = now.classes.get(now.class_name_of(record) or "")
+        node = now.nodes.get(record.pod.node_name)
+        if cls is None or cls.spec is None or node is None or not record.running:
+            continue
+        allowed = node in now.matching_nodes(cls.name)
+        kinds = {violation.kind for violation in found.get(record.key, ())}
+        assert (ViolationKind.NODE in kinds) == (not allowed)
+
+
+@pytest.mark.parametrize("seed", SEEDS[:30])
+def test_nothing_is_lost_when_a_node_goes(seed: int) -> None:
+    """Each pod stays, waits again, or is said to end."""
+    snapshot = generated(seed)
+    gone = snapshot.nodes[0].node.name
+    after = world(displaced(changes.remove_node(snapshot, gone), {gone}))
+    now = world(displaced(snapshot))
+    told = impact(now, after, trial.run(after))
+    left = {record.key for record in after.snapshot.pods}
+    ended = {outcome.pod for outcome in told.ending}
+    running = {r.key for r in now.snapshot.pods if r.running}
+    assert running <= left | ended
+    assert not any(r.running and r.pod.node_name == gone for r in after.snapshot.pods)
