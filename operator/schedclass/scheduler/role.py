@@ -47,6 +47,7 @@ class ExtenderRole:
         self._refused = RefusedPods(
             version=lambda: self._state.cluster.version,
             passing=lambda pod, names: bool(decisions.filter(pod, names)),
+            class_of=self._state.class_key,
         )
         self._nudger = Nudger(
             client,

@@ -3,7 +3,7 @@
 The index follows the stores within the same call, so a decision never sees half of a change.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Final
 
 from schedclass.domain.namespaces import ExcludedNamespaces, Namespace
@@ -94,6 +94,12 @@ class SchedulerState:
         """The pod of that name if it has that uid."""
         found = self.pods.get(f"{namespace}/{name}")
         return found if found is not None and found.uid == uid else None
+
+    def class_key(self, pod: Pod) -> Hashable:
+        """Name and version of the class that applies to a pod."""
+        name = self.cluster.class_name_of(pod)
+        found = self.cluster.get_class(name) if name is not None else None
+        return name, found.key if found is not None else None
 
     def _classes_affected(self, names: Iterable[str]) -> None:
         for name in names:

@@ -2,9 +2,9 @@
 
 kube-scheduler does not know of classes, and it may hear of a change before we do. So each refusal
 is remembered with what it rested on, and once the state has moved on, the same question is asked
-again, by ourselves: about one pod of each kind and the nodes that were refused. If it is answered
-otherwise now, kube-scheduler is nudged (see nudge.py). Level-triggered: what was asked for is asked
-again until the pod has been tried anew.
+again, by ourselves: about one pod of each kind and the nodes that were refused. If a node is open
+now, or the pod has another class and so another reason to wait, kube-scheduler is nudged (see
+nudge.py). Level-triggered: what was asked for is asked again until the pod has been tried anew.
 """
 
 import time
@@ -17,6 +17,9 @@ from schedclass.domain.scheduling import Pod
 
 Passing = Callable[[Pod, tuple[str, ...]], bool]
 """Whether one of the nodes is open to the pod now."""
+
+ClassOf = Callable[[Pod], Hashable]
+"""The class that applies to a pod, in its present version; equal means the same reasons."""
 
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 30.0
@@ -44,6 +47,7 @@ class _Group:
     sample: Pod
     names: tuple[str, ...]
     version: int
+    class_key: Hashable
     members: set[str] = field(default_factory=set)
     ripe: bool = False
     nudges: int = 0
@@ -58,6 +62,7 @@ class RefusedPods:
         *,
         version: Callable[[], int],
         passing: Passing,
+        class_of: ClassOf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Begin empty.
@@ -65,10 +70,12 @@ class RefusedPods:
         Args:
             version: of the state that decisions rest on.
             passing: asks the state.
+            class_of: asks the state.
             clock: monotonic seconds.
         """
         self._version = version
         self._passing = passing
+        self._class_of = class_of
         self._clock = clock
         self._groups: dict[Hashable, _Group] = {}
         self._key_of: dict[str, Hashable] = {}
@@ -90,8 +97,8 @@ class RefusedPods:
         key = (kind_of(pod), kept)
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = _Group(pod, kept, self._version())
-        # The others of the group may have been refused by an older state, so its version stays.
+            group = self._groups[key] = _Group(pod, kept, self._version(), self._class_of(pod))
+        # The others of the group may have been refused by an older state, so that stays.
         group.members.add(pod.uid)
         self._key_of[pod.uid] = key
 
@@ -112,7 +119,8 @@ class RefusedPods:
             if group.version == version:
                 continue
             group.version = version
-            group.ripe = self._passing(group.sample, group.names)
+            pod = group.sample
+            group.ripe = self._class_of(pod) != group.class_key or self._passing(pod, group.names)
             yield
 
     def due(self) -> float | None:

@@ -1,0 +1,242 @@
+"""Bind under every answer of the API server: no hard rule is ever broken, no pod is lost."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from schedclass.scheduler.binding import Binder, BindResult, Outcome
+from schedclass.scheduler.inflight import InFlight
+from schedclass.scheduler.protocol import BindRequest
+from tests.stubapi import (
+    Json,
+    StubApi,
+    after,
+    eventually,
+    failure,
+    json_answer,
+    stub_api,
+    stub_client,
+)
+from tests.unit.scheduler.world import APART, SPREAD, TOGETHER, World, raw_node, raw_pod
+
+OK: Json = {"kind": "Status", "status": "Success"}
+
+
+@dataclass
+class Bench:
+    api: StubApi
+    world: World
+    binder: Binder
+
+    def answers(self, pod: str, *answers: object) -> None:
+        self.api.script("POST", binding_path(pod), *answers)  # type: ignore[arg-type]
+
+    def found(self, pod: str, *answers: object) -> None:
+        self.api.script("GET", pod_path(pod), *answers)  # type: ignore[arg-type]
+
+    async def bind(self, pod: str, node: str) -> BindResult:
+        return await self.binder.bind(BindRequest("team", pod, f"uid-{pod}", node))
+
+    def posted(self, pod: str) -> int:
+        return len(self.api.received("POST", binding_path(pod)))
+
+
+def pod_path(pod: str) -> str:
+    return f"/api/v1/namespaces/team/pods/{pod}"
+
+
+def binding_path(pod: str) -> str:
+    return f"{pod_path(pod)}/binding"
+
+
+@asynccontextmanager
+async def bench(
+    world: World, *, post_seconds: float = 10, doubt_seconds: float = 60
+) -> AsyncIterator[Bench]:
+    async with stub_api() as api, stub_client(api) as client:
+        binder = Binder(
+            client,
+            world.state,
+            world.decisions,
+            InFlight(),
+            post_seconds=post_seconds,
+            doubt_seconds=doubt_seconds,
+        )
+        for name in ("one", "two", "three"):
+            world.watch(raw_pod(name))
+            api.script("POST", binding_path(name), json_answer(OK))
+        yield Bench(api, world, binder)
+
+
+def apart() -> World:
+    return World(raw_node("n1"), raw_node("n2"), **APART)
+
+
+async def test_a_pod_is_bound_with_its_uid_as_a_precondition() -> None:
+    async with bench(apart()) as b:
+        assert await b.bind("one", "n1") == BindResult(Outcome.BOUND)
+        (sent,) = b.api.received("POST", binding_path("one"))
+        assert sent.body["metadata"]["uid"] == "uid-one"
+        assert sent.body["target"] == {"apiVersion": "v1", "kind": "Node", "name": "n1"}
+        assert b.world.state.cluster.assumed == {"uid-one": "n1"}
+
+
+async def test_of_two_that_exclude_each_other_the_second_is_refused_before_the_first_is_sent() -> (
+    None
+):
+    async with bench(apart()) as b:
+        go = asyncio.Event()
+        b.answers("one", after(go, json_answer(OK)))
+        first = asyncio.create_task(b.bind("one", "n1"))
+        await b.api.wait_for(lambda: b.posted("one") == 1)
+        second = await b.bind("two", "n1")
+        assert second.outcome is Outcome.CONFLICT
+        assert "anti-affinity" in second.error
+        assert b.posted("two") == 0
+        go.set()
+        assert (await first).outcome is Outcome.BOUND
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 409, 422, 429])
+async def test_a_refusal_frees_the_place(status: int) -> None:
+    async with bench(apart()) as b:
+        b.answers("one", failure(status, "Whatever", "no"))
+        b.found("one", json_answer(raw_pod("one", version=2)))
+        assert (await b.bind("one", "n1")).outcome is Outcome.REFUSED
+        assert b.world.state.cluster.assumed == {}
+        assert (await b.bind("two", "n1")).outcome is Outcome.BOUND
+
+
+@pytest.mark.parametrize("status", [409, 500, 504])
+async def test_an_answer_that_hides_a_success_is_seen_through(status: int) -> None:
+    async with bench(apart()) as b:
+        b.answers("one", failure(status, "Whatever", "no"))
+        b.found("one", json_answer(raw_pod("one", "n1", version=2)))
+        assert (await b.bind("one", "n1")).outcome is Outcome.BOUND
+        assert b.world.allowed("two") == ["n2"]
+
+
+async def test_a_pod_bound_elsewhere_counts_there() -> None:
+    async with bench(apart()) as b:
+        b.answers("one", failure(409, "Conflict", "already assigned"))
+        b.found("one", json_answer(raw_pod("one", "n2", version=2)))
+        assert (await b.bind("one", "n1")).outcome is Outcome.REFUSED
+        assert b.world.allowed("two") == ["n1"]
+
+
+async def test_a_pod_that_is_gone_frees_the_place() -> None:
+    async with bench(apart()) as b:
+        b.answers("one", failure(500, "InternalError", "no"))
+        b.found("one", failure(404, "NotFound", "gone", name="one"))
+        assert (await b.bind("one", "n1")).outcome is Outcome.REFUSED
+        assert b.world.state.cluster.assumed == {}
+
+
+async def test_while_the_end_of_a_binding_is_not_known_the_place_stays_taken() -> None:
+    async with bench(apart(), post_seconds=0.05) as b:
+        never = asyncio.Event()
+        b.answers("one", after(never, json_answer(OK)), json_answer(OK))
+        b.found("one", json_answer(raw_pod("one", version=2)))
+        assert (await b.bind("one", "n1")).outcome is Outcome.UNKNOWN
+        assert b.binder.doubtful_node("uid-one") == "n1"
+        assert b.world.allowed("two") == ["n2"]
+        # Anywhere else it could end up on two nodes' accounts.
+        assert (await b.bind("one", "n2")).outcome is Outcome.UNKNOWN
+        assert (await b.bind("one", "n1")).outcome is Outcome.BOUND
+        assert b.binder.doubtful_node("uid-one") is None
+        never.set()
+
+
+async def test_a_doubt_ends_by_itself_when_nothing_can_come_of_it_any_more() -> None:
+    async with bench(apart(), doubt_seconds=0.05) as b:
+        b.answers("one", failure(500, "InternalError", "no"))
+        b.found("one", failure(500, "InternalError", "no"))
+        assert (await b.bind("one", "n1")).outcome is Outcome.UNKNOWN
+        await eventually(lambda: b.binder.doubtful_node("uid-one") is None)
+        assert b.world.state.cluster.assumed == {}
+
+
+async def test_the_watch_ends_a_doubt() -> None:
+    async with bench(apart()) as b:
+        b.answers("one", failure(500, "InternalError", "no"))
+        b.found("one", failure(500, "InternalError", "no"))
+        await b.bind("one", "n1")
+        b.world.watch(raw_pod("one", "n1", version=3))
+        assert b.binder.doubtful_node("uid-one") is None
+        assert b.world.allowed("two") == ["n2"]
+
+
+async def test_a_pod_replaced_under_its_name_is_not_bound() -> None:
+    async with bench(apart()) as b:
+        b.found("four", json_answer(raw_pod("five", version=2)))
+        assert (await b.bind("four", "n1")).outcome is Outcome.REFUSED
+        assert b.posted("four") == 0
+
+
+async def test_a_pod_that_is_bound_already_is_not_bound_again() -> None:
+    async with bench(apart()) as b:
+        b.world.watch(raw_pod("one", "n1", version=2))
+        assert (await b.bind("one", "n1")).outcome is Outcome.BOUND
+        assert (await b.bind("one", "n2")).outcome is Outcome.REFUSED
+        assert b.posted("one") == 0
+
+
+async def test_a_binding_that_rests_on_another_waits_until_that_is_confirmed() -> None:
+    """One in zone a; the second zone's pod must be there before zone a may get a second one."""
+    world = World(raw_node("n1", "a"), raw_node("n2", "b"), **SPREAD)
+    async with bench(world) as b:
+        world.watch(raw_pod("zero", "n1", version=5))
+        go = asyncio.Event()
+        b.answers("one", after(go, json_answer(OK)))
+        first = asyncio.create_task(b.bind("one", "n2"))
+        await b.api.wait_for(lambda: b.posted("one") == 1)
+        second = asyncio.create_task(b.bind("two", "n1"))
+        await asyncio.sleep(0.05)
+        assert b.posted("two") == 0
+        go.set()
+        assert (await first).outcome is Outcome.BOUND
+        assert (await second).outcome is Outcome.BOUND
+
+
+async def test_and_is_refused_if_that_fails() -> None:
+    world = World(raw_node("n1", "a"), raw_node("n2", "b"), **SPREAD)
+    async with bench(world) as b:
+        world.watch(raw_pod("zero", "n1", version=5))
+        go = asyncio.Event()
+        b.answers("one", after(go, failure(403, "Forbidden", "no")))
+        b.found("one", json_answer(raw_pod("one", version=2)))
+        first = asyncio.create_task(b.bind("one", "n2"))
+        await b.api.wait_for(lambda: b.posted("one") == 1)
+        second = asyncio.create_task(b.bind("two", "n1"))
+        await asyncio.sleep(0)
+        go.set()
+        assert (await first).outcome is Outcome.REFUSED
+        assert (await second).outcome is Outcome.CONFLICT
+        assert b.posted("two") == 0
+
+
+async def test_a_follower_waits_for_its_leader_to_be_confirmed() -> None:
+    async with bench(World(raw_node("n1", "a"), raw_node("n2", "a"), **TOGETHER)) as b:
+        go = asyncio.Event()
+        b.answers("one", after(go, failure(403, "Forbidden", "no")))
+        b.found("one", json_answer(raw_pod("one", version=2)))
+        first = asyncio.create_task(b.bind("one", "n1"))
+        await b.api.wait_for(lambda: b.posted("one") == 1)
+        second = asyncio.create_task(b.bind("two", "n2"))
+        await asyncio.sleep(0)
+        go.set()
+        assert (await first).outcome is Outcome.REFUSED
+        # It may go there as the first of its kind, too.
+        assert (await second).outcome is Outcome.BOUND
+
+
+async def test_nothing_is_bound_before_all_is_known() -> None:
+    world = apart()
+    async with bench(world) as b:
+        world.state.pods.synced = False
+        result = await b.bind("one", "n1")
+        assert (result.outcome, b.posted("one")) == (Outcome.REFUSED, 0)
+        assert "pods" in result.error

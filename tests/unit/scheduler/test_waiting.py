@@ -1,0 +1,163 @@
+"""Which refused pods are worth another try, and how often kube-scheduler is told."""
+
+from collections.abc import Iterable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedclass.domain.scheduling import Pod
+from schedclass.scheduler.waiting import FIRST_PAUSE, LONGEST_PAUSE, RefusedPods
+
+
+class Times:
+    """A state that is asked, its version, and a clock."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.version = 1
+        self.class_name = "dc"
+        self.open: set[str] = set()
+        self.asked: list[tuple[str, tuple[str, ...]]] = []
+        self.refused = RefusedPods(
+            version=lambda: self.version,
+            passing=self._passing,
+            class_of=lambda _: self.class_name,
+            clock=lambda: self.now,
+        )
+
+    def _passing(self, pod: Pod, names: tuple[str, ...]) -> bool:
+        self.asked.append((pod.labels.get("app", ""), names))
+        return bool(self.open & set(names))
+
+    def change(self, *open_nodes: str) -> None:
+        self.version += 1
+        self.open = set(open_nodes)
+
+    def due(self) -> float | None:
+        for _ in self.refused.look():
+            pass
+        return self.refused.due()
+
+
+def pod(name: str, app: str = "web") -> Pod:
+    return Pod(uid=name, namespace="team", name=name, labels={"app": app})
+
+
+def test_nothing_is_asked_while_nothing_has_changed() -> None:
+    times = Times()
+    times.refused.refused(pod("a"), ["n1"])
+    assert times.due() is None
+    assert times.asked == []
+
+
+def test_pods_of_one_kind_are_asked_about_once() -> None:
+    times = Times()
+    for name in "abc":
+        times.refused.refused(pod(name), ["n1", "n2"])
+    times.refused.refused(pod("d", app="db"), ["n1", "n2"])
+    times.change()
+    assert times.due() is None
+    assert sorted(times.asked) == [("db", ("n1", "n2")), ("web", ("n1", "n2"))]
+    assert times.due() is None
+    assert len(times.asked) == 2
+
+
+def test_only_the_nodes_that_were_refused_count() -> None:
+    times = Times()
+    times.refused.refused(pod("a"), ["n1"])
+    times.change("n2")
+    assert times.due() is None
+    times.change("n1", "n2")
+    assert times.due() == 0
+
+
+def test_a_pod_that_is_tried_anew_is_asked_for_no_more() -> None:
+    times = Times()
+    times.refused.refused(pod("a"), ["n1"])
+    times.change("n1")
+    assert times.due() == 0
+    times.refused.tried("a")
+    assert times.due() is None
+    assert len(times.refused) == 0
+
+
+def test_a_refusal_by_the_new_state_stands_until_the_next_change() -> None:
+    times = Times()
+    times.refused.refused(pod("a"), ["n1"])
+    times.change()
+    times.refused.refused(pod("a"), ["n1"])
+    assert times.due() is None
+    assert times.asked == []
+
+
+def test_a_younger_refusal_does_not_hide_an_older_one_of_the_same_kind() -> None:
+    times = Times()
+    times.refused.refused(pod("a"), ["n1"])
+    times.change("n1")
+    times.refused.refused(pod("b"), ["n1"])
+    assert times.due() == 0
+
+
+def test_a_pod_whose_class_is_another_is_to_say_another_reason() -> None:
+    times = Times()
+    times.refused.refused(pod("a"), ["n1"])
+    times.class_name = "other"
+    times.change()
+    assert times.due() == 0
+    times.refused.refused(pod("a"), ["n1"])
+    times.change()
+    assert times.due() is None
+
+
+def test_who_does_not_come_is_asked_for_again_and_ever_more_rarely() -> None:
+    times = Times()
+    times.refused.refused(pod("a"), ["n1"])
+    times.change("n1")
+    pauses = []
+    for _ in range(8):
+        times.now += times.due() or 0.0
+        times.refused.nudged()
+        pauses.append(times.due())
+    assert pauses[:3] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE]
+    assert pauses[-1] == LONGEST_PAUSE
+
+
+def test_a_chance_that_has_passed_is_not_told() -> None:
+    times = Times()
+    times.refused.refused(pod("a"), ["n1"])
+    times.change("n1")
+    assert times.due() == 0
+    times.change()
+    assert times.due() is None
+
+
+NAMES = st.sampled_from(["n1", "n2", "n3"])
+STEPS = st.lists(
+    st.tuples(st.just("refused"), st.sampled_from("abcd"), st.frozensets(NAMES, min_size=1))
+    | st.tuples(st.just("tried"), st.sampled_from("abcd"), st.just(frozenset[str]()))
+    | st.tuples(st.just("change"), st.just(""), st.frozensets(NAMES)),
+    max_size=30,
+)
+
+
+@given(STEPS)
+def test_whoever_could_be_helped_is_told_of(
+    steps: Iterable[tuple[str, str, frozenset[str]]],
+) -> None:
+    """After any history: a nudge is due exactly if a pod was refused on a node that is open now."""
+    times = Times()
+    waiting: dict[str, frozenset[str]] = {}
+    for kind, name, nodes in steps:
+        if kind == "refused":
+            # Filter refuses only what is closed.
+            closed = nodes - times.open
+            if closed:
+                waiting[name] = closed
+                times.refused.refused(pod(name, app=name), sorted(closed))
+        elif kind == "tried":
+            waiting.pop(name, None)
+            times.refused.tried(name)
+        else:
+            times.change(*nodes)
+    helped = any(nodes & times.open for nodes in waiting.values())
+    assert (times.due() is not None) == helped
