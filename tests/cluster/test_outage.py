@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -41,16 +42,20 @@ class Landscape:
     unpinned: str
 
 
-@pytest.fixture
-def landscape(tenants: Tenants) -> Landscape:
+@pytest.fixture(scope="module")
+def landscape(session_cluster: Cluster, session_operator: Installation) -> Iterator[Landscape]:
     """Two namespaces of each class, one of them by inheritance, and one without a class."""
+    session_cluster.heal()
+    session_operator.heal()
+    tenants = Tenants(session_cluster)
     pinned: dict[str, str] = {}
     for class_name in (WEST, EAST):
         parent = tenants.create(wants=class_name, with_account=True)
         child = tenants.create(below=parent, with_account=True)
         pinned |= {parent: class_name, child: class_name}
     tenants.settle({**pinned})
-    return Landscape(pinned, tenants.create(with_account=True))
+    yield Landscape(pinned, tenants.create(with_account=True))
+    tenants.clean_up()
 
 
 @pytest.fixture
@@ -68,21 +73,64 @@ def mutation(operator: Installation, landscape: Landscape) -> Iterator[list[PodS
     operator.install_chart(policies={})
 
 
+@pytest.fixture
+def dead(session_operator: Installation, landscape: Landscape) -> Installation:
+    """The operator with all of its processes killed."""
+    kill_all(session_operator)
+    path = f"{pods_path(next(iter(landscape.pinned)))}?dryRun=All"
+
+    def refused() -> bool:
+        try:
+            session_operator.cluster.admin.create(path, pod())
+        except ApiError as refusal:
+            return LATER in str(refusal)
+        return False
+
+    eventually("nobody pins any more", refused)
+    return session_operator
+
+
 def kill_all(operator: Installation) -> None:
     for name in (*operator.replicas, SERVICE):
         operator.process(name).kill()
 
 
-def new_pods(api: Api, namespaces: Sequence[str], image: str) -> list[Json]:
-    selected = "?labelSelector=app%3Dweb"
-    items = [item for name in namespaces for item in api.get(pods_path(name) + selected)["items"]]
-    return [item for item in items if item["spec"]["containers"][0]["image"] == image]
+@dataclass(frozen=True)
+class Workloads:
+    """All workloads of one name in some namespaces."""
 
+    api: Api
+    name: str
+    namespaces: Sequence[str]
 
-def refusals(api: Api, namespaces: Sequence[str]) -> list[str]:
-    """What controllers were told that could not create a pod."""
-    events = [e for name in namespaces for e in api.get(f"{namespace_path(name)}/events")["items"]]
-    return [event["message"] for event in events if event["reason"] == "FailedCreate"]
+    def create(self, kind: str, **spec: Any) -> None:
+        for namespace in self.namespaces:
+            path = f"{APPS}/{namespace}/{kind.lower()}s"
+            self.api.create(path, workload(kind, self.name, **spec))
+
+    def pods(self, image: str = BEFORE) -> list[Json]:
+        query = f"?labelSelector=app%3D{self.name}"
+        lists = [self.api.get(pods_path(name) + query)["items"] for name in self.namespaces]
+        items = [item for found in lists for item in found]
+        return [item for item in items if item["spec"]["containers"][0]["image"] == image]
+
+    def wait_pods(self, count: int, image: str = BEFORE) -> None:
+        def made() -> bool:
+            assert len(self.pods(image)) == count
+            return True
+
+        eventually(f"{count} pods of {image}", made, seconds=60, interval=0.3)
+
+    def refusals(self) -> list[str]:
+        """What their controllers were told when they could not create a pod."""
+        lists = [self.api.get(f"{namespace_path(n)}/events")["items"] for n in self.namespaces]
+        return [
+            event["message"]
+            for found in lists
+            for event in found
+            if event["reason"] == "FailedCreate"
+            and event["involvedObject"]["name"].startswith(self.name)
+        ]
 
 
 def escaped(pods: Sequence[Json], classes: dict[str, str]) -> list[Json]:
@@ -92,14 +140,6 @@ def escaped(pods: Sequence[Json], classes: dict[str, str]) -> list[Json]:
         if item["spec"]["schedulerName"] != names.SCHEDULER_NAME
         or annotations(item).get(names.CLASS_KEY) != classes[item["metadata"]["namespace"]]
     ]
-
-
-def wait_pods(api: Api, namespaces: Sequence[str], count: int, image: str) -> None:
-    def made() -> bool:
-        assert len(new_pods(api, namespaces, image)) == count
-        return True
-
-    eventually(f"{count} pods of {image}", made, seconds=60, interval=0.3)
 
 
 def roll_out(api: Api, namespace: str, image: str) -> None:
@@ -121,21 +161,20 @@ def test_with_the_mutation_a_rollout_of_200_pods_does_not_notice(
     for stream, expected in zip(mutation, ({WEST}, {None}), strict=True):
         assert stream.refused == []
         assert {pinned_to(created) for created in stream.created} == expected
-    members = list(landscape.pinned)
-    for name in members:
-        body = workload("Deployment", "web", replicas=50, strategy=ALL_AT_ONCE)
-        cluster.admin.create(f"{APPS}/{name}/deployments", body)
-    wait_pods(cluster.admin, members, 200, BEFORE)
+    admin, members = cluster.admin, list(landscape.pinned)
+    web = Workloads(admin, "web", members)
+    web.create("Deployment", replicas=50, strategy=ALL_AT_ONCE)
+    web.wait_pods(200)
     since = cluster.audit.mark()
     for name in members[:2]:
-        roll_out(cluster.admin, name, AFTER)
-    eventually("the rollout is under way", lambda: new_pods(cluster.admin, members, AFTER))
+        roll_out(admin, name, AFTER)
+    eventually("the rollout is under way", lambda: web.pods(AFTER))
     kill_all(operator)
-    alive = len(new_pods(cluster.admin, members, AFTER))
+    alive = len(web.pods(AFTER))
     for name in members[2:]:
-        roll_out(cluster.admin, name, AFTER)
-    wait_pods(cluster.admin, members, 200, AFTER)
-    pods = new_pods(cluster.admin, members, AFTER)
+        roll_out(admin, name, AFTER)
+    web.wait_pods(200, AFTER)
+    pods = web.pods(AFTER)
     codes = Counter(
         event["responseStatus"]["code"]
         for name in members
@@ -149,34 +188,33 @@ def test_with_the_mutation_a_rollout_of_200_pods_does_not_notice(
         "escaped": len(escaped(pods, landscape.pinned)),
     }
     print(json.dumps(found))
-    assert refusals(cluster.admin, members) == []
+    assert web.refusals() == []
     assert found["with all of us dead"] >= 100
     assert found == {**found, "created": 200, "pinned": 200, "refused": 0, "escaped": 0}
 
 
 def test_without_it_pods_of_pinned_namespaces_wait_and_others_do_not_notice(
-    cluster: Cluster, operator: Installation, landscape: Landscape
+    dead: Installation, landscape: Landscape
 ) -> None:
-    held, free = list(landscape.pinned), landscape.unpinned
-    kill_all(operator)
-    for name in (*held, free):
-        for kind, spec in (("Deployment", {"replicas": 5}), ("DaemonSet", {})):
-            body = workload(kind, "web", **spec)
-            cluster.admin.create(f"{APPS}/{name}/{kind.lower()}s", body)
+    admin = dead.cluster.admin
+    held = Workloads(admin, "held", list(landscape.pinned))
+    free = Workloads(admin, "held", [landscape.unpinned])
+    for workloads in (held, free):
+        workloads.create("Deployment", replicas=5)
+        workloads.create("DaemonSet")
 
     def told() -> bool:
-        assert len(new_pods(cluster.admin, [free], BEFORE)) == 8
-        assert all(len(refusals(cluster.admin, [name])) >= 2 for name in held)
+        assert len({event for event in held.refusals() if LATER in event}) >= 2 * 4
         return True
 
-    eventually("the free ones are made and the others say why not", told, seconds=30)
-    assert {pinned_to(item) for item in new_pods(cluster.admin, [free], BEFORE)} == {None}
-    assert all(LATER in message for message in refusals(cluster.admin, held))
-    assert new_pods(cluster.admin, held, BEFORE) == []
-    operator.heal()
-
-    wait_pods(cluster.admin, held, 4 * 8, BEFORE)
-    assert escaped(new_pods(cluster.admin, held, BEFORE), landscape.pinned) == []
+    free.wait_pods(5 + 3)
+    eventually("each of the others is told why not", told, seconds=30)
+    assert {pinned_to(item) for item in free.pods()} == {None}
+    assert all(LATER in message for message in held.refusals())
+    assert held.pods() == []
+    dead.heal()
+    held.wait_pods(4 * (5 + 3))
+    assert escaped(held.pods(), landscape.pinned) == []
 
 
 # --- no instant unprotected, none blocked ---------------------------------------------------------
