@@ -46,8 +46,8 @@ class _Group:
 
     sample: Pod
     names: tuple[str, ...]
-    version: int
     class_key: Hashable
+    version: int = -1
     members: set[str] = field(default_factory=set)
     ripe: bool = False
     nudges: int = 0
@@ -94,11 +94,12 @@ class RefusedPods:
         """Filter refused a pod on these nodes, by the present state."""
         self.tried(pod.uid)
         kept = self._shared(tuple(names))
-        key = (kind_of(pod), kept)
+        key = (kind_of(pod), self._class_of(pod), kept)
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = _Group(pod, kept, self._version(), self._class_of(pod))
-        # The others of the group may have been refused by an older state, so that stays.
+            group = self._groups[key] = _Group(pod, kept, self._class_of(pod))
+        # The same question for all of the group, and it was answered just now.
+        group.version, group.ripe, group.nudges = self._version(), False, 0
         group.members.add(pod.uid)
         self._key_of[pod.uid] = key
 

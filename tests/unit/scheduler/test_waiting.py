@@ -90,11 +90,15 @@ def test_a_refusal_by_the_new_state_stands_until_the_next_change() -> None:
     assert times.asked == []
 
 
-def test_a_younger_refusal_does_not_hide_an_older_one_of_the_same_kind() -> None:
+def test_a_refusal_speaks_for_all_who_ask_the_same() -> None:
     times = Times()
     times.refused.refused(pod("a"), ["n1"])
     times.change("n1")
+    assert times.due() == 0
+    times.change()
     times.refused.refused(pod("b"), ["n1"])
+    assert times.due() is None
+    times.change("n1")
     assert times.due() == 0
 
 
