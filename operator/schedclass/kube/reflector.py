@@ -144,6 +144,9 @@ class Reflector(Generic[T]):
                 self._note(error)
             except Exception as error:  # noqa: BLE001 - counted and logged; a feed must not end
                 wait = self._note(error)
+            if not self.store.ordered:
+                # Such an API may come back with versions that begin anew, and nothing would show.
+                self._version = None
             if self._clock() - began >= self._timings.healthy:
                 delays.reset()
             await asyncio.sleep(max(delays.next(), wait))

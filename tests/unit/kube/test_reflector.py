@@ -42,10 +42,11 @@ async def stub() -> AsyncIterator[StubApi]:
 
 @asynccontextmanager
 async def reflecting(
-    stub: StubApi, timings: Timings = QUICK, **options: Any
+    stub: StubApi, timings: Timings = QUICK, *, ordered: bool = True, **options: Any
 ) -> AsyncIterator[Reflector[dict[str, str]]]:
     async with stub_client(stub) as client:
-        reflector = Reflector(client, PATH, Store(labels), timings=timings, **options)
+        store = Store(labels, ordered=ordered)
+        reflector = Reflector(client, PATH, store, timings=timings, **options)
         task = asyncio.create_task(reflector.run())
         try:
             yield reflector
@@ -194,6 +195,23 @@ async def test_a_broken_watch_goes_on_where_it_was(stub: StubApi, fault: str) ->
         assert reflector.errors >= 1
         assert reflector.last_error
     assert stub.received("WATCH", PATH)[1].query["resourceVersion"] == "20"
+
+
+@pytest.mark.parametrize("end", ["broken", "orderly"])
+async def test_an_api_without_an_order_of_versions_is_listed_anew_after_each_watch(
+    stub: StubApi, end: str
+) -> None:
+    """It may have been replaced meanwhile by one that counts from the beginning."""
+    first, second = Stream(), Stream()
+    stub.script("GET", PATH, page([obj("a", 70)], "90"), page([obj("b", 2)], "3"))
+    stub.script("WATCH", PATH, first, second)
+    async with reflecting(stub, ordered=False) as reflector:
+        await stub.wait_for(lambda: len(stub.received("WATCH", PATH)) == 1)
+        first.cut() if end == "broken" else first.end()
+        await eventually(lambda: set(reflector.store) == {"b"})
+        second.send("ADDED", obj("c", 4))
+        await eventually(lambda: set(reflector.store) == {"b", "c"})
+    assert stub.received("WATCH", PATH)[1].query["resourceVersion"] == "3"
 
 
 async def test_watches_that_never_say_a_word_lead_to_a_new_list(stub: StubApi) -> None:
