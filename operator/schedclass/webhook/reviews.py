@@ -331,13 +331,13 @@ def _object(value: object, path: str) -> Json | None:
     if value is None:
         return None
     obj = _mapping(value, path)
-    metadata = obj.get("metadata")
-    metadata = {} if metadata is None else _mapping(metadata, f"{path}.metadata")
+    sent = obj.get("metadata")
+    metadata: Json = {} if sent is None else _mapping(sent, f"{path}.metadata")
     for name in ("annotations", "labels"):
         if metadata.get(name) is not None:
             _mapping(metadata[name], f"{path}.metadata.{name}")
     spec_is_null = "spec" in obj and obj["spec"] is None
-    if obj.get("metadata") is metadata and not spec_is_null and None not in metadata.values():
+    if sent is metadata and not spec_is_null and None not in metadata.values():
         return obj
     return {
         **{key: value for key, value in obj.items() if not (key == "spec" and spec_is_null)},

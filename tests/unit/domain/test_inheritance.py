@@ -237,7 +237,7 @@ def forests(draw: st.DrawFn) -> list[Namespace]:
     for i in range(draw(st.integers(1, 8))):
         name = f"n{i}"
         owners: tuple[Owner, ...] = ()
-        if found and draw(st.booleans()):
+        if len(found) > 0 and draw(st.booleans()):
             parent = draw(st.sampled_from(found))
             if draw(st.booleans()) and parent.name.startswith("tenant-"):
                 name = f"{parent.name}-{i}"

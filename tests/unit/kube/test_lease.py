@@ -332,7 +332,7 @@ async def test_an_unserved_api_is_no_missing_lease(arena: Arena) -> None:
 async def test_two_candidates_before_a_slow_and_lossy_server_never_lead_together(
     arena: Arena,
 ) -> None:
-    rng = random.Random(7)  # noqa: S311
+    rng = random.Random(7)
 
     async def lag(_: web.Request) -> None:
         await asyncio.sleep(rng.choice([0, 0, 0.02, 0.1, 0.4, 0.9]))
