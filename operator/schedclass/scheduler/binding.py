@@ -131,12 +131,20 @@ class Binder:
             self._in_flight.settled(pod.uid)
         return refusal
 
-    async def _send(self, pod: Pod, request: BindRequest) -> BindResult:
+    async def _send(self, pod: Pod, request: BindRequest, *, again: bool = False) -> BindResult:
+        """Send a binding whose place is taken.
+
+        A failure inside the API server is met by sending the same once more: if the first one had
+        its effect after all, the answer is 409, and we look.
+        """
         try:
             async with asyncio.timeout(self._post_seconds):
                 await self._client.create(_binding_path(request), _binding(request))
         except ApiError as error:
-            return await self._find_out(pod, request, str(error), certain=error.status < 500)
+            if error.status >= 500 and not again:
+                return await self._send(pod, request, again=True)
+            certain = error.status < 500 and not again
+            return await self._find_out(pod, request, str(error), certain=certain)
         except (Unreachable, TimeoutError) as error:
             return await self._find_out(pod, request, str(error) or "no answer in time")
         except Exception:
