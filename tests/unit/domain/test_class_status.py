@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedclass.domain.class_status import MESSAGE_MAX, class_status
+from schedclass.domain.class_status import MESSAGE_MAX, SchedulerSign, class_status
 from schedclass.domain.nodes import Node
 from schedclass.domain.schedulingclass import SchedulingClass, parse_class
 from tests.strategies import Json, class_specs
@@ -45,8 +45,16 @@ def status_of(
     bound: Collection[str] = (),
     previous: Mapping[str, Any] | None = None,
     now: str = T0,
+    scheduler: SchedulerSign | None = None,
 ) -> dict[str, Any]:
-    return class_status(cls, nodes=nodes, bound_namespaces=bound, previous=previous or {}, now=now)
+    return class_status(
+        cls,
+        nodes=nodes,
+        bound_namespaces=bound,
+        previous=previous or {},
+        now=now,
+        scheduler=scheduler,
+    )
 
 
 def conditions(status: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
@@ -234,3 +242,27 @@ def test_status_is_well_formed_and_settles_at_once(
     assert (found["Ready"][0] == "True") is (
         cls.spec is not None and not deleting and status["matchingNodes"] > 0
     )
+
+
+def test_a_class_tells_whether_somebody_places_its_pods() -> None:
+    for alive, expected in (
+        (True, ("True", "SchedulerRunning")),
+        (False, ("False", "SchedulerMissing")),
+        (None, ("Unknown", "SchedulerUnknown")),
+    ):
+        status = status_of(a_class(WEST), scheduler=SchedulerSign("ops/lease", alive))
+        assert conditions(status)["SchedulerAvailable"] == expected
+        assert conditions(status)["Ready"] == ("True", "Available")
+    assert "ops/lease" in message(
+        status_of(a_class(WEST), scheduler=SchedulerSign("ops/lease", False)), "SchedulerAvailable"
+    )
+
+
+def test_where_another_installation_schedules_nothing_is_said_about_it() -> None:
+    assert "SchedulerAvailable" not in conditions(status_of(a_class(WEST)))
+
+
+def test_a_scheduler_that_goes_on_living_changes_nothing() -> None:
+    sign = SchedulerSign("ops/lease", True)
+    before = status_of(a_class(WEST), scheduler=sign)
+    assert status_of(a_class(WEST), scheduler=sign, previous=before, now=T1) == before

@@ -1,0 +1,190 @@
+"""The verbs on a state that is known: what is answered, and what is remembered."""
+
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+
+from schedclass.scheduler.binding import Binder
+from schedclass.scheduler.inflight import InFlight
+from schedclass.scheduler.protocol import MalformedRequestError
+from schedclass.scheduler.service import Extender
+from schedclass.scheduler.waiting import RefusedPods
+from tests.unit.scheduler.world import (
+    APART,
+    ZONE,
+    World,
+    ask,
+    raw_class,
+    raw_namespace,
+    raw_node,
+    raw_pod,
+)
+
+NODES = (raw_node("n1", "a"), raw_node("n2", "b"))
+
+
+class Asked:
+    """An extender on a world, without an API server to bind at."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.in_flight = InFlight()
+        self.refused = RefusedPods(
+            version=lambda: world.state.cluster.version,
+            passing=lambda pod, names: bool(world.decisions.filter(pod, names)),
+            class_of=world.state.class_key,
+        )
+        nobody: Any = None
+        binder = Binder(nobody, world.state, world.decisions, self.in_flight)
+        self.extender = Extender(world.state, world.decisions, self.in_flight, self.refused, binder)
+
+    async def filter(self, raw: dict[str, Any], *nodes: str) -> dict[str, Any]:
+        return dict(orjson.loads(await self.extender.filter(ask(raw, *nodes))))
+
+    async def scores(self, raw: dict[str, Any], *nodes: str) -> dict[str, int]:
+        answer = orjson.loads(await self.extender.prioritize(ask(raw, *nodes)))
+        return {item["Host"]: item["Score"] for item in answer}
+
+    async def preempt(self, raw: dict[str, Any], **victims: list[str]) -> list[str]:
+        meta = {
+            node: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": 0}
+            for node, uids in victims.items()
+        }
+        body = orjson.dumps({"Pod": raw, "NodeNameToMetaVictims": meta})
+        answer = orjson.loads(await self.extender.preempt(body))["NodeNameToMetaVictims"]
+        assert all(answer[node] == meta[node] for node in answer)
+        return list(answer)
+
+
+async def test_if_any_node_is_left_only_those_are_named() -> None:
+    asked = Asked(World(*NODES, nodeSelector={ZONE: "a"}))
+    answer = await asked.filter(raw_pod("one"), "n1", "n2")
+    assert answer["NodeNames"] == ["n1"]
+    rest = ("FailedNodes", "FailedAndUnresolvableNodes", "Error")
+    assert not any(answer[field] for field in rest)
+
+
+async def test_if_none_is_left_every_one_has_its_reason_and_no_eviction_is_offered() -> None:
+    asked = Asked(World(*NODES, nodeSelector={ZONE: "c"}))
+    answer = await asked.filter(raw_pod("one"), "n1", "n2")
+    why = 'node(s) didn\'t match SchedulingClass "dc" node selector'
+    assert answer["FailedAndUnresolvableNodes"] == {"n1": why, "n2": why}
+    assert answer["FailedNodes"] == {}
+    assert len(asked.refused) == 1
+
+
+async def test_a_class_that_does_not_exist_is_said_for_each_node() -> None:
+    answer = await Asked(World(*NODES)).filter(raw_pod("one"), "n1")
+    assert answer["FailedAndUnresolvableNodes"] == {"n1": 'SchedulingClass "dc" not found'}
+
+
+async def test_a_node_that_is_not_known_yet_is_no_candidate() -> None:
+    asked = Asked(World(*NODES, nodeSelector={ZONE: "a"}))
+    answer = await asked.filter(raw_pod("one"), "new")
+    assert "not known" in answer["FailedAndUnresolvableNodes"]["new"]
+    new = raw_node("new", "a")
+    new["metadata"]["resourceVersion"] = "2"
+    asked.world.state.known.nodes.apply("ADDED", new)
+    for _ in asked.refused.look():
+        pass
+    assert asked.refused.due() == 0
+
+
+async def test_a_pod_without_a_class_passes_wherever_no_class_of_others_is_against_it() -> None:
+    world = World(*NODES, **APART)
+    world.state.known.namespaces.apply("MODIFIED", raw_namespace(None, version=2))
+    asked = Asked(world)
+    assert (await asked.filter(raw_pod("one"), "n1", "n2"))["NodeNames"] == ["n1", "n2"]
+    running = raw_pod("other", "n1")
+    running["metadata"]["annotations"] = {"scheduler.cozystack.io/scheduling-class": "dc"}
+    world.watch(running)
+    assert (await asked.filter(raw_pod("one"), "n1", "n2"))["NodeNames"] == ["n2"]
+
+
+async def test_before_all_is_known_the_pod_is_to_be_tried_again() -> None:
+    world = World(*NODES, nodeSelector={ZONE: "a"})
+    world.state.known.nodes.synced = False
+    answer = await Asked(world).filter(raw_pod("one"), "n1")
+    assert "nodes" in answer["Error"]
+    assert answer["NodeNames"] == []
+
+
+async def test_the_next_one_waits_for_a_pod_that_could_shut_a_node() -> None:
+    asked = Asked(World(*NODES, **APART))
+    assert (await asked.filter(raw_pod("one"), "n1"))["NodeNames"] == ["n1"]
+    waiting = asyncio.create_task(asked.filter(raw_pod("two"), "n1", "n2"))
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    asked.world.state.cluster.assume(asked.in_flight.pod("uid-one") or _never(), "n1")
+    asked.in_flight.settled("uid-one")
+    assert (await waiting)["NodeNames"] == ["n2"]
+
+
+async def test_it_does_not_wait_for_one_of_another_kind() -> None:
+    asked = Asked(World(*NODES, **APART))
+    await asked.filter(raw_pod("one", app="db"), "n1")
+    async with asyncio.timeout(0.1):
+        await asked.filter(raw_pod("two", app="cache"), "n1")
+
+
+def _never() -> Any:
+    raise AssertionError("the pod is remembered")
+
+
+async def test_where_nothing_is_preferred_nothing_is_scored() -> None:
+    assert await Asked(World(*NODES, **APART)).scores(raw_pod("one"), "n1", "n2") == {}
+
+
+async def test_preferences_have_the_weight_that_kube_scheduler_gives_its_plugins() -> None:
+    wish = {
+        "weight": 1,
+        "preference": {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["b"]}]},
+    }
+    affinity = {"preferredDuringSchedulingIgnoredDuringExecution": [wish]}
+    asked = Asked(World(*NODES, nodeAffinity=affinity))
+    # kube-scheduler multiplies by ten: 2 (NodeAffinity) x 100.
+    assert await asked.scores(raw_pod("one"), "n1", "n2") == {"n1": 0, "n2": 20}
+
+
+async def test_a_class_that_changes_counts_from_then_on() -> None:
+    asked = Asked(World(*NODES, nodeSelector={ZONE: "a"}))
+    assert (await asked.filter(raw_pod("one"), "n1", "n2"))["NodeNames"] == ["n1"]
+    changed = raw_class(2, nodeSelector={ZONE: "b"})
+    asked.world.state.known.classes.apply("MODIFIED", changed)
+    assert (await asked.filter(raw_pod("one"), "n1", "n2"))["NodeNames"] == ["n2"]
+
+
+async def test_a_change_of_its_status_is_no_change() -> None:
+    asked = Asked(World(*NODES, nodeSelector={ZONE: "a"}))
+    before = asked.world.state.cluster.version
+    counted = {**raw_class(7, nodeSelector={ZONE: "a"}), "status": {"matchingNodes": 1}}
+    counted["metadata"]["generation"] = 1
+    asked.world.state.known.classes.apply("MODIFIED", counted)
+    assert asked.world.state.cluster.version == before
+
+
+async def test_victims_are_taken_only_where_the_class_lets_the_pod_in() -> None:
+    asked = Asked(World(*NODES, nodeSelector={ZONE: "a"}))
+    assert await asked.preempt(raw_pod("one"), n1=["v1"], n2=["v2"]) == ["n1"]
+
+
+async def test_a_node_is_open_if_the_victims_are_what_shuts_it() -> None:
+    world = World(*NODES, **APART)
+    world.watch(raw_pod("v1", "n1"))
+    world.watch(raw_pod("v2", "n2"))
+    asked = Asked(world)
+    assert await asked.preempt(raw_pod("one"), n1=["uid-v1"], n2=["uid-x"]) == ["n1"]
+    assert (await asked.filter(raw_pod("one"), "n1", "n2"))["NodeNames"] == []
+
+
+async def test_a_node_without_victims_is_left_out() -> None:
+    asked = Asked(World(*NODES, nodeSelector={ZONE: "a"}))
+    assert await asked.preempt(raw_pod("one"), n1=[]) == []
+
+
+async def test_a_pod_that_no_api_server_has_is_refused_in_a_sentence() -> None:
+    asked = Asked(World(*NODES, nodeSelector={ZONE: "a"}))
+    with pytest.raises(MalformedRequestError, match="Pod: "):
+        await asked.filter({"metadata": {"labels": []}}, "n1")
