@@ -101,7 +101,7 @@ def test_a_frozen_api_server_makes_both_roles_unready_until_it_answers_again(sce
 
     def freeze() -> None:
         server.pause()
-        eventually("nobody is ready", all_blind, seconds=150 if scene.long else 20)
+        eventually("nobody is ready", all_blind, seconds=150 if scene.long else 60)
 
     row = scene.strike("SIGSTOP of the API server", freeze, server.resume, changes=False, during=0)
     assert row.escaped == row.blocked == 0

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controlplane import Api, Cluster, Installation, eventually
+from controlplane import Api, ApiError, Cluster, Installation, eventually
 from schedclass.domain import names
 from tests.cluster.objects import Json, namespace_path
 from tests.cluster.tenants import Tenants, unique
@@ -37,6 +37,16 @@ def tenant(name: str, wants: Any = None, *, status: Json | None = None) -> Json:
     return made if status is None else {**made, "status": status}
 
 
+def is_served(api: Api) -> bool:
+    """Whether Tenants can be listed; an APIService is unavailable for a moment when it is new."""
+    try:
+        return api.find(TENANTS) is not None
+    except ApiError as error:
+        if error.status != 503:
+            raise
+        return False
+
+
 @pytest.fixture(scope="module")
 def served_by_crd(session_cluster: Cluster) -> Iterator[None]:
     """A plain CRD of the Tenant's group, version and kind."""
@@ -64,7 +74,7 @@ def served_by_crd(session_cluster: Cluster) -> Iterator[None]:
         },
     }
     api.create(CRDS, definition)
-    eventually("Tenants are served", lambda: api.find(TENANTS), seconds=20)
+    eventually("Tenants are served", lambda: is_served(api), seconds=30)
     yield
     api.delete(CRD)
     eventually("the CRD is gone", lambda: api.find(CRD) is None, seconds=20)

@@ -93,9 +93,20 @@ class StandIn:
         await web.TCPSite(self._runner, "127.0.0.1", self._port, ssl_context=self._tls()).start()
 
     async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        runner, self._runner = self._runner, None
+        if runner is None:
+            return
+        for connection in tuple(runner.server.connections if runner.server else ()):
+            if connection.transport is not None:
+                connection.transport.abort()
+        await runner.cleanup()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        # Sockets are closed some turns of the loop after their transports.
+        for _ in range(10):
+            await asyncio.sleep(0)
 
     def _tls(self) -> ssl.SSLContext:
         now = datetime.now(UTC)
