@@ -42,12 +42,11 @@ RUNNING = ("debugged", "evicted", "deleted", "changed", "finalized")
 @pytest.fixture(scope="module", params=[ANSWERED, ALONE])
 def mode(
     request: pytest.FixtureRequest, session_cluster: Cluster, session_operator: Installation
-) -> Iterator[str]:
+) -> str:
     """Whether our replicas answer; all of them are killed for the second half of the module."""
     session_cluster.heal()
     session_operator.heal()
-    yield request.param
-    session_operator.heal()
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +62,9 @@ def tenant(mode: str, session_operator: Installation) -> Iterator[HostileTenant]
         for name in (*session_operator.replicas, SERVICE):
             session_operator.process(name).kill()
     yield made
+    # What it wrote during the outage is put right once we are back.
+    session_operator.heal()
+    made.tenants.settle({made.namespace: WEST}, seconds=30)
     made.clean_up()
 
 

@@ -55,6 +55,10 @@ def landscape(session_cluster: Cluster, session_operator: Installation) -> Itera
         pinned |= {parent: class_name, child: class_name}
     tenants.settle({**pinned})
     yield Landscape(pinned, tenants.create(with_account=True))
+    # The next module finds a controller that leads again.
+    session_operator.heal()
+    late = tenants.create(below=next(iter(pinned)))
+    tenants.settle({late: WEST}, seconds=30)
     tenants.clean_up()
 
 
@@ -159,7 +163,7 @@ def test_with_the_mutation_a_rollout_of_200_pods_does_not_notice(
     mutation: list[PodStream],
 ) -> None:
     for stream, expected in zip(mutation, ({WEST}, {None}), strict=True):
-        assert stream.refused == []
+        assert not stream.refused
         assert {pinned_to(created) for created in stream.created} == expected
     admin, members = cluster.admin, list(landscape.pinned)
     web = Workloads(admin, "web", members)

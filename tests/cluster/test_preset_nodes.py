@@ -17,8 +17,8 @@ def pinned(tenants: Tenants) -> str:
     return tenants.create(wants=WEST, with_account=True)
 
 
-def judged(replica: Replica, body: Json, namespace: str, **request: object) -> Reply:
-    return replica.send("/validate-pods", review(PODS, body, namespace=namespace, **request))
+def judged(replica: Replica, body: Json, namespace: str) -> Reply:
+    return replica.send("/validate-pods", review(PODS, body, namespace=namespace))
 
 
 def test_a_node_of_the_class_is_accepted_and_nothing_is_patched(
