@@ -16,7 +16,8 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Read-only checks that generated files are what their sources say; each prints how to renew.
 DRIFT_CHECKS := \
 	'python -m crds.generate --check' \
-	'python -m generate.fields --check'
+	'python -m generate.fields --check' \
+	'python -m generate.cli_docs --check'
 
 .PHONY: help
 help: ## Show this list

@@ -1,5 +1,6 @@
 """The command line. Here stand options and help only; what works is imported when it is used."""
 
+import gc
 import sys
 from typing import Annotated
 
@@ -172,6 +173,8 @@ def usage(
 
 def run() -> None:
     """Entry point of the console scripts: every expected end is one sentence and a code."""
+    # Nearly everything that is read lives until the end; looking for garbage in it takes seconds.
+    gc.set_threshold(100_000, 50, 100)
     try:
         app()
     except CliError as error:

@@ -1,6 +1,7 @@
 """What `simulate` says is what the real scheduler then does."""
 
 import contextlib
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -172,7 +173,7 @@ def generated(seed: int) -> list[dict[str, Any]]:
 
 
 def test_generated_tenants_end_as_simulated(
-    operator: Installation, cli: Cli, tmp_path: Path, record_property: Any
+    operator: Installation, cli: Cli, tmp_path: Path
 ) -> None:
     agreed = total = 0
     for seed in range(GENERATED):
@@ -181,7 +182,7 @@ def test_generated_tenants_end_as_simulated(
         file.write_text(yaml.safe_dump_all(objects))
         same, number = compare(operator.cluster, cli, file, objects[1]["metadata"]["name"])
         agreed, total = agreed + same, total + number
-    record_property("agreement", f"{agreed}/{total}")
+    sys.stdout.write(f"{agreed} of {total} pods on the simulated node\n")
     # Only ties differ: on three like nodes a pod or two of each Deployment.
     assert agreed >= 0.7 * total, f"{agreed} of {total} pods on the simulated node"
 

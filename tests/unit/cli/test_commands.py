@@ -10,7 +10,7 @@ import yaml
 from schedclass.domain import names
 from tests.unit.cli.running import NODES, SCENARIOS, expect_golden, manifests, schedclass
 
-TENANTS = str(Path(__file__).parent / "tenants.yaml")
+TENANTS = str(SCENARIOS.parent / "snapshots" / "bad-day.yaml")
 
 
 @pytest.mark.parametrize(
