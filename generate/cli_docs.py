@@ -13,7 +13,7 @@ from pathlib import Path
 from unittest import mock
 
 from generate.output import settle
-from schedclass.cli.main import run
+from schedclass.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 TARGET = ROOT / "docs/cli.md"
@@ -36,7 +36,7 @@ def output(command: str) -> str:
         contextlib.redirect_stderr(err),
     ):
         try:
-            run()
+            main()
         except SystemExit as end:
             code = int(end.code or 0)
     return f"{out.getvalue()}{err.getvalue()}" + (f"[exit code {code}]\n" if code else "")

@@ -127,7 +127,7 @@ def gather_snapshot(common: Common, parts: Collection[Part]) -> Snapshot:
         CliError: there is no cluster to be reached, or it answers nonsense; one sentence.
     """
     reached = connection(common)
-    return ask(reached, lambda client: _Gathering(client, reached, common, parts).run())
+    return ask(reached, lambda client: Gathering(client, reached, common, parts).run())
 
 
 def ask(
@@ -166,7 +166,9 @@ def ask(
 
 
 @dataclass(slots=True)
-class _Gathering:
+class Gathering:
+    """One reading of a cluster; see `gather_snapshot`."""
+
     client: KubeClient
     reached: Connection
     common: Common
@@ -175,6 +177,11 @@ class _Gathering:
     unknown: dict[Part, str] = field(default_factory=dict)
 
     async def run(self) -> Snapshot:
+        """Read the parts one after the other.
+
+        Raises:
+            ApiError: a refusal other than 403 and 404; `Unreachable`: no answer.
+        """
         wanted = [resource for resource in RESOURCES if resource.part in self.parts]
         with Progress("reading the cluster") as progress:
             for resource in wanted:  # one after the other: memory holds one page at a time

@@ -1,6 +1,7 @@
 """The command line. Here stand options and help only; what works is imported when it is used."""
 
 import gc
+import signal
 import sys
 from typing import Annotated
 
@@ -171,10 +172,8 @@ def usage(
     return commands.usage(common, class_name)
 
 
-def run() -> None:
-    """Entry point of the console scripts: every expected end is one sentence and a code."""
-    # Nearly everything that is read lives until the end; looking for garbage in it takes seconds.
-    gc.set_threshold(100_000, 50, 100)
+def main() -> None:
+    """Run one command: every expected end is one sentence and a code (as SystemExit)."""
     try:
         app()
     except CliError as error:
@@ -183,3 +182,12 @@ def run() -> None:
     except BrokenPipeError:  # `| head` has seen enough
         sys.stderr.close()
         raise SystemExit(0) from None
+
+
+def run() -> None:
+    """Entry point of the console scripts."""
+    # Ctrl-C ends it as it ends kubectl: by the signal, with no code that could mean a finding.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # Nearly everything that is read lives until the end; looking for garbage in it takes seconds.
+    gc.set_threshold(100_000, 50, 100)
+    main()

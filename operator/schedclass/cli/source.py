@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from schedclass.cli import fields, manifests
 from schedclass.cli.options import Common
@@ -71,14 +71,15 @@ def load_snapshot(common: Common, parts: Collection[Part]) -> Snapshot:
     """See `load_world`."""
     if common.offline:
         return snapshot_of_manifests(common.files, common)
-    from schedclass.cli.gather import gather_snapshot
+    from schedclass.cli.gather import connection, gather_snapshot
 
     live = gather_snapshot(common, parts)
     if not common.files:
         return live
     from schedclass.domain.insight.changes import overlay
 
-    return overlay(live, snapshot_of_manifests(common.files, common))
+    own = replace(common, namespace=connection(common).namespace)
+    return overlay(live, snapshot_of_manifests(common.files, own))
 
 
 def snapshot_of_manifests(paths: tuple[str, ...], common: Common) -> Snapshot:

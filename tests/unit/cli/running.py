@@ -12,7 +12,7 @@ from unittest import mock
 
 import yaml
 
-from schedclass.cli.main import run
+from schedclass.cli.main import main
 
 GOLDEN = Path(__file__).parent / "golden"
 SCENARIOS = Path(__file__).parents[3] / "docs/examples/scenarios"
@@ -41,7 +41,7 @@ def schedclass(*arguments: str | Path, stdin: str = "") -> Done:
         contextlib.redirect_stderr(err),
     ):
         try:
-            run()
+            main()
         except SystemExit as end:
             return Done(int(end.code or 0), out.getvalue(), err.getvalue())
     return Done(0, out.getvalue(), err.getvalue())

@@ -96,13 +96,26 @@ def tenant_tree(world: World, wanted: TreeFilter) -> tuple[TreeRow, ...]:
 def _roots(world: World) -> list[str]:
     tree = world.tree
     roots = sorted(ns.name for ns in tree if tree.parent_of(ns) is None)
-    # Members of a cycle have no root above them: the first by name stands in for it.
     reached = {name for root in roots for name in tree.descendants(root)}
     for name in sorted(ns.name for ns in tree):
         if name not in reached:
-            roots.append(name)
-            reached.update(tree.descendants(name))
+            roots.append(_head_of_cycle(world, name))
+            reached.update(tree.descendants(roots[-1]))
     return roots
+
+
+def _head_of_cycle(world: World, name: str) -> str:
+    """Who stands in for the root where the way up runs into a cycle: its first member by name."""
+    tree = world.tree
+    way = [name]
+    while True:
+        ns = tree.get(way[-1])
+        above = tree.parent_of(ns) if ns is not None else None
+        if above is None:
+            return way[-1]
+        if above in way:
+            return min(way[way.index(above) :])
+        way.append(above)
 
 
 class _Forest:

@@ -1,0 +1,83 @@
+"""Reading a cluster that answers badly."""
+
+from dataclasses import replace
+
+import pytest
+
+from schedclass.cli.gather import Connection, Gathering
+from schedclass.cli.options import Common
+from schedclass.domain import names
+from schedclass.domain.insight.snapshot import Part, Snapshot
+from schedclass.kube.credentials import default_source
+from schedclass.kube.errors import ApiError, Gone
+from tests.stubapi import Json, StubApi, failure, page, stub_api, stub_client
+
+PODS = "/api/v1/pods"
+OWN_PODS = "/api/v1/namespaces/shop/pods"
+CLASSES = f"/apis/{names.API_VERSION}/{names.PLURAL}"
+TENANTS = f"/apis/{names.TENANT_API_VERSION}/tenants"
+GONE = failure(410, "Expired", "the continue token is too old")
+FORBIDDEN = failure(403, "Forbidden", "no")
+
+
+def pod(name: str) -> Json:
+    metadata = {"name": name, "namespace": "shop", "uid": f"uid-{name}"}
+    return {"metadata": metadata, "spec": {"containers": []}}
+
+
+async def gather(stub: StubApi, *parts: Part) -> Snapshot:
+    async with stub_client(stub) as client:
+        reached = Connection(default_source({}), "shop")
+        snapshot = await Gathering(client, reached, Common(), parts).run()
+    return replace(snapshot, origin="")
+
+
+async def test_a_list_that_breaks_between_pages_is_read_anew_and_nothing_counts_twice(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with stub_api() as stub:
+        stub.script(
+            "GET", PODS, page([pod("a")], "1", "more"), GONE, page([pod("a"), pod("b")], "2")
+        )
+        snapshot = await gather(stub, Part.PODS)
+    assert [record.pod.name for record in snapshot.pods] == ["a", "b"]
+    assert snapshot.knows(Part.PODS)
+    assert capsys.readouterr().err == ""
+
+
+async def test_a_list_that_always_breaks_is_an_error_not_a_short_list() -> None:
+    async with stub_api() as stub:
+        stub.script("GET", PODS, *[page([pod("a")], "1", "more"), GONE] * 3)
+        with pytest.raises(Gone):
+            await gather(stub, Part.PODS)
+
+
+async def test_a_user_of_one_namespace_sees_its_pods_and_is_told_so() -> None:
+    async with stub_api() as stub:
+        stub.script("GET", PODS, FORBIDDEN)
+        stub.script("GET", OWN_PODS, page([pod("a")], "1"))
+        snapshot = await gather(stub, Part.PODS)
+    assert [record.pod.name for record in snapshot.pods] == ["a"]
+    assert snapshot.unknown[Part.PODS] == (
+        "not allowed to list pods of all namespaces; only those in shop"
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "part", "known"), [(CLASSES, Part.CLASSES, False), (TENANTS, Part.TENANTS, True)]
+)
+async def test_an_api_that_is_not_served_is_unknown_for_classes_and_none_for_tenants(
+    path: str, part: Part, known: bool
+) -> None:
+    async with stub_api() as stub:
+        stub.script("GET", path, failure(404, "NotFound", "the server could not find it"))
+        snapshot = await gather(stub, part)
+    assert snapshot.knows(part) is known
+
+
+@pytest.mark.parametrize("code", [401, 429, 500, 503])
+async def test_other_refusals_are_errors(code: int) -> None:
+    async with stub_api() as stub:
+        stub.script("GET", PODS, failure(code, "Refused", "no"))
+        with pytest.raises(ApiError):
+            await gather(stub, Part.PODS)
