@@ -83,7 +83,6 @@ class Reason(StrEnum):
 
     # Scheduling: kube-scheduler's own checks, as far as the command line models them
     NODE_CORDONED = "NodeCordoned"
-    NODE_NAME_MISMATCH = "NodeNameMismatch"
     HOST_PORT_TAKEN = "HostPortTaken"
     INSUFFICIENT_RESOURCES = "InsufficientResources"
     SCHEDULING_GATED = "SchedulingGated"
@@ -100,9 +99,6 @@ class Reason(StrEnum):
     CERTIFICATE_EXPIRES_SOON = "CertificateExpiresSoon"
     CERTIFICATE_HOST_MISSING = "CertificateHostMissing"
     CERTIFICATE_UNTRUSTED = "CertificateUntrusted"
-
-    # Deletion
-    DELETION_BLOCKED = "DeletionBlocked"
 
 
 @dataclass(frozen=True, slots=True)
