@@ -22,23 +22,38 @@ def register_login(registry: kopf.OperatorRegistry, client: KubeClient) -> None:
     async def login(**_: object) -> kopf.AiohttpSession:
         # Each watch holds a connection for as long as it lives.
         connector = aiohttp.TCPConnector(limit=0, ssl=client.ssl_context)
-        session = aiohttp.ClientSession(connector=connector, middlewares=[_authorize(client)])
+        middlewares = (_keep_watching, _authorize(client))
+        session = aiohttp.ClientSession(connector=connector, middlewares=middlewares)
         return kopf.AiohttpSession(server=client.server, aiohttp_session=session)
 
 
+Send = Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]]
+
+
+async def _keep_watching(request: aiohttp.ClientRequest, send: Send) -> aiohttp.ClientResponse:
+    """Let no answer to a LIST or watch end the process.
+
+    When a CRD is deleted, its collection is answered with 404, which is fatal for Kopf's watcher,
+    and so would be 5xx after some attempts. As 429 they are tried again for as long as it takes;
+    a watcher whose kind is gone is ended by Kopf once it has seen the deletion of the CRD.
+    """
+    response = await send(request)
+    lists = request.method == "GET" and not {"limit", "watch"}.isdisjoint(request.url.query)
+    if lists and (response.status == 404 or response.status >= 500):
+        response.status = 429
+    return response
+
+
 def _authorize(client: KubeClient) -> aiohttp.ClientMiddlewareType:
-    async def authorize(
-        request: aiohttp.ClientRequest,
-        handler: Callable[[aiohttp.ClientRequest], Awaitable[aiohttp.ClientResponse]],
-    ) -> aiohttp.ClientResponse:
+    async def authorize(request: aiohttp.ClientRequest, send: Send) -> aiohttp.ClientResponse:
         sent = await client.credentials.authorization()
         if sent is not None:
             request.headers["Authorization"] = sent
-        response = await handler(request)
+        response = await send(request)
         if response.status == 401 and (other := await client.credentials.renewed(sent)):
             response.release()
             request.headers["Authorization"] = other
-            response = await handler(request)
+            response = await send(request)
         return response
 
     return authorize

@@ -72,6 +72,11 @@ class Tenants:
         self.api.create(CLASSES, scheduling_class(name, **spec))
         return name
 
+    def create_class_when_served(self, name: str) -> None:
+        """Creates a class as soon as the API server knows the kind."""
+        eventually("the kind is served", lambda: self.api.answers_ok(CLASSES), seconds=30)
+        self.create_class(name)
+
     def adopt(self, name: str) -> str:
         """Removes a namespace afterwards that the test has made by itself."""
         self._created.append(name)
@@ -83,6 +88,12 @@ class Tenants:
 
     def label(self, name: str, changes: dict[str, str | None]) -> Json:
         return self.api.merge_patch(namespace_path(name), {"metadata": {"labels": changes}})
+
+    def move(self, name: str, *, below: str | None) -> Json:
+        """Makes another namespace (None: nobody) its owner."""
+        owners = [owner_reference(self.get(below))] if below is not None else []
+        change = {"metadata": {"ownerReferences": owners}}
+        return self.api.merge_patch(namespace_path(name), change)
 
     def annotate(self, name: str, changes: dict[str, str | None]) -> Json:
         return self.api.merge_patch(namespace_path(name), {"metadata": {"annotations": changes}})
@@ -129,11 +140,23 @@ class Tenants:
         """Waits until these namespaces have these classes, and are enforced accordingly."""
 
         def settled() -> bool:
-            for name, class_name in expected.items():
-                found = labels(self.get(name))
-                assert (name, found.get(names.CLASS_KEY)) == (name, class_name)
-                exists = class_name is not None and self.class_exists(class_name)
-                assert (name, found.get(names.ENFORCED)) == (name, "true" if exists else None)
+            found = {name: labels(self.get(name)) for name in expected}
+            exist = {name: self.class_exists(name) for name in {*expected.values()} if name}
+            wanted = {
+                name: {
+                    **({names.CLASS_KEY: class_name} if class_name else {}),
+                    **({names.ENFORCED: "true"} if class_name and exist[class_name] else {}),
+                }
+                for name, class_name in expected.items()
+            }
+            ours = (names.CLASS_KEY, names.ENFORCED)
+            different = {
+                name: shown
+                for name, all_labels in found.items()
+                if (shown := {k: v for k, v in all_labels.items() if k in ours}) != wanted[name]
+            }
+            if different:
+                raise AssertionError(f"still {different}")
             return True
 
         eventually(f"classes are {expected}", settled, seconds=seconds)

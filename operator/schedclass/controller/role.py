@@ -186,7 +186,9 @@ class ControllerRole:
                     self._client,
                     path,
                     store,
-                    watch=False,
+                    # Kopf looks for a kind when a CRD changes and never again, and the API
+                    # server's discovery lags behind: a CRD that comes later may go unwatched.
+                    watch=path == CLASSES_PATH,
                     resync_seconds=seconds,
                     metadata_only=path == NAMESPACES_PATH,
                 )
