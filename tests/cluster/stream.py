@@ -2,24 +2,34 @@
 
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Self
 
 from controlplane import Api
 from tests.cluster.objects import Json, pod, pods_path
 
+IN_FLIGHT = 16
+
 
 class PodStream:
-    """Creates pods while it is entered; afterwards `created` and `refused` tell how it went."""
+    """Creates pods while it is entered.
+
+    Attributes:
+        created: the pods as stored.
+        refused: by name of a pod, what went wrong instead.
+        asked: by name of a pod, the monotonic seconds of its request and of its answer.
+    """
 
     def __init__(self, api: Api, namespace: str, *, per_second: float) -> None:
         self.created: list[Json] = []
-        self.refused: list[Exception] = []
+        self.refused: dict[str, Exception] = {}
+        self.asked: dict[str, tuple[float, float]] = {}
         self._api = api
         self._path = pods_path(namespace)
         self._pause = 1 / per_second
         self._stop = threading.Event()
+        self._free = threading.Semaphore(IN_FLIGHT)
         self._clock = threading.Thread(target=self._run, name=f"pods of {namespace}")
 
     def __enter__(self) -> Self:
@@ -44,17 +54,22 @@ class PodStream:
             time.sleep(self._pause)
 
     def _run(self) -> None:
-        futures: list[Future[None]] = []
-        with ThreadPoolExecutor(16) as pool:
-            due = time.monotonic()
+        number = 0
+        due = time.monotonic()
+        with ThreadPoolExecutor(IN_FLIGHT) as pool:
             while not self._stop.wait(max(0.0, due - time.monotonic())):
-                futures.append(pool.submit(self._create, len(futures)))
-                due += self._pause
-        for future in futures:
-            future.result()
+                self._free.acquire()  # a slow server slows the stream down
+                pool.submit(self._create, number)
+                number += 1
+                due = max(due + self._pause, time.monotonic())
 
     def _create(self, number: int) -> None:
+        name = f"p{number}"
+        began = time.monotonic()
         try:
-            self.created.append(self._api.create(self._path, pod(f"p{number}")))
+            self.created.append(self._api.create(self._path, pod(name)))
         except Exception as error:  # noqa: BLE001 - whatever it is, the test looks at it
-            self.refused.append(error)
+            self.refused[name] = error
+        finally:
+            self.asked[name] = (began, time.monotonic())
+            self._free.release()

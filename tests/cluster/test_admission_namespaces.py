@@ -161,9 +161,7 @@ def test_taking_our_annotations_off_does_not_free_a_child(tenants: Tenants, pare
 
 def test_a_new_owner_counts_in_the_same_request(tenants: Tenants, parent: str) -> None:
     orphan = tenants.create(wants=EAST)
-    owners = [owner_reference(tenants.get(parent))]
-    change = {"metadata": {"ownerReferences": owners}}
-    answer = tenants.api.merge_patch(namespace_path(orphan), change)
+    answer = tenants.move(orphan, below=parent)
     assert stamped(answer) == (WEST, "true", parent, EAST)
     assert tenants.api.warnings == [ignored(EAST, parent)]
 
@@ -232,9 +230,7 @@ def test_server_side_apply_without_force_is_told_who_owns_the_label(
     api: Api, tenants: Tenants, parent: str
 ) -> None:
     below = tenants.create()
-    owners = [owner_reference(tenants.get(parent))]
-    tenants.label(parent, {"team": "x"})
-    tenants.api.merge_patch(namespace_path(below), {"metadata": {"ownerReferences": owners}})
+    tenants.move(below, below=parent)
     manifest = {
         "apiVersion": "v1",
         "kind": "Namespace",

@@ -143,7 +143,7 @@ def test_a_job_completes_and_its_pods_lose_the_tracking_finalizer(
 ) -> None:
     if born == "after":
         pin(tenants, namespace)
-    # No scheduler has this name, so the pods wait until the test binds them.
+    # No scheduler has this name, so pods that keep it wait until the test binds them.
     kubectl("-n", namespace, "create", "-f", "-", input=job("once", schedulerName="nobody"))
     path = pods_path(namespace)
     created = eventually(
@@ -152,7 +152,7 @@ def test_a_job_completes_and_its_pods_lose_the_tracking_finalizer(
     assert all("batch.kubernetes.io/job-tracking" in p["metadata"]["finalizers"] for p in created)
     if born == "before":
         pin(tenants, namespace)
-    bind_pending(scheduler, namespace)
+        bind_pending(scheduler, namespace)
     kubectl("-n", namespace, "wait", "job/once", "--for=condition=Complete", "--timeout=60s")
     done = api.get(path)["items"]
     schedulers = {p["spec"]["schedulerName"] for p in done}

@@ -195,7 +195,7 @@ def test_moving_to_another_parent_follows_it(tenants: Tenants) -> None:
     below = tenants.create(below=first)
     grandchild = tenants.create(below=below)
     tenants.settle({grandchild: WEST})
-    reparent(tenants, below, [owner_reference(tenants.get(second))])
+    tenants.move(below, below=second)
     tenants.settle({below: EAST, grandchild: EAST})
 
 
@@ -203,13 +203,13 @@ def test_a_cycle_of_owners_hangs_nothing_and_unpins_nobody(tenants: Tenants) -> 
     ring = owned_chain(tenants, 3)
     tenants.ask(ring[0], WEST)
     tenants.settle(dict.fromkeys(ring, WEST))
-    reparent(tenants, ring[0], [owner_reference(tenants.get(ring[2]))])
+    tenants.move(ring[0], below=ring[2])
     itself = tenants.create()
-    reparent(tenants, itself, [owner_reference(tenants.get(itself))])
+    tenants.move(itself, below=itself)
     tenants.ask(itself, EAST)
     tenants.settle({**dict.fromkeys(ring, WEST), itself: EAST})
     for name in ring:
-        reparent(tenants, name, [])  # or the garbage collector would hold them for ever
+        tenants.move(name, below=None)  # or the garbage collector would hold them for ever
 
 
 def test_a_dangling_owner_is_no_way_out(api: Api, tenants: Tenants) -> None:
@@ -293,5 +293,5 @@ def test_fifty_descendants_follow_and_nothing_foreign_is_touched(tenants: Tenant
     root = tenants.create(unique("tenant"))
     below = [tenants.create(f"{root}-{n}", labels={"n": str(n)}) for n in range(50)]
     tenants.ask(root, WEST)
-    tenants.settle(dict.fromkeys(below, WEST), seconds=3)
+    tenants.settle(dict.fromkeys(below, WEST))
     assert [labels(tenants.get(name))["n"] for name in below] == [str(n) for n in range(50)]

@@ -30,9 +30,11 @@ def pinned(tenants: Tenants) -> str:
     return tenants.create(wants=WEST, with_account=True)
 
 
-def all_pinned(stream: PodStream) -> None:
-    assert stream.refused == []
-    assert {pinned_to(created) for created in stream.created} == {WEST}
+def all_pinned(operator: Installation, stream: PodStream) -> None:
+    assert stream.refused == {}
+    log = operator.process("kube-apiserver").log.read_text(encoding="utf-8").splitlines()
+    failures = [line for line in log if "failing open" in line][-3:]
+    assert {pinned_to(created) for created in stream.created} == {WEST}, failures
 
 
 def leader(operator: Installation) -> str:
@@ -54,17 +56,24 @@ def wait_leader(operator: Installation) -> str:
 # --- webhook --------------------------------------------------------------------------------------
 
 
-def test_a_webhook_killed_in_mid_stream_unpins_and_refuses_nothing(
+def test_a_webhook_killed_in_mid_stream_takes_nothing_with_it_but_what_it_held(
     api: Api, operator: Installation, pinned: str
 ) -> None:
     with PodStream(api, pinned, per_second=PER_SECOND) as stream:
         stream.wait(20)
+        began = time.monotonic()
         operator.process("webhook-0").kill()
+        gone = time.monotonic()
         stream.wait(30)
         operator.start_replica("webhook-0")
         stream.wait(20)
-    all_pinned(stream)
-    assert len(stream.created) >= 70
+    assert {pinned_to(created) for created in stream.created} == {WEST}
+    assert len(stream.created) >= 60
+    # No HTTP client repeats a POST whose connection broke after it was sent. So a review that the
+    # replica held at that moment is lost, and the API server refuses this one pod as not pinned.
+    held = {name for name, (asked, told) in stream.asked.items() if asked < gone and told > began}
+    assert stream.refused.keys() <= held
+    assert all("create the pod again later" in str(error) for error in stream.refused.values())
 
 
 def test_a_rolling_restart_unpins_and_refuses_nothing(
@@ -74,7 +83,7 @@ def test_a_rolling_restart_unpins_and_refuses_nothing(
         stream.wait(10)
         operator.rolling_restart(operator.webhooks)
         stream.wait(10)
-    all_pinned(stream)
+    all_pinned(operator, stream)
 
 
 def test_a_replica_ends_as_soon_as_it_has_drained(operator: Installation) -> None:
@@ -91,11 +100,13 @@ def test_two_hundred_pods_cost_the_webhook_no_request(
     before = audit.mark()
     with PodStream(api, pinned, per_second=100) as stream:
         stream.wait(200)
-    all_pinned(stream)
-    sent = audit.events(before, user=user)
-    # A list or a watch comes about every five minutes, however many pods there are.
-    assert Counter(e["verb"] for e in sent if e["verb"] not in {"list", "watch"}) == {}
-    assert len(sent) < 20
+    all_pinned(operator, stream)
+    sent = Counter(
+        (event["verb"], event["objectRef"]["resource"]) for event in audit.events(before, user=user)
+    )
+    # What comes at intervals, however many pods there are.
+    assert {what for what in sent if what[0] not in {"list", "watch"}} <= {("get", "leases")}
+    assert sent.total() < 50
 
 
 # --- controller -----------------------------------------------------------------------------------
@@ -128,16 +139,18 @@ def test_what_happened_while_no_controller_ran_is_healed_at_its_start(
 ) -> None:
     root, lost, removed = tenants.create(), unique("class"), tenants.create_class()
     below = [tenants.create(below=root) for _ in range(3)]
+    wish, grandchild, forged = tenants.create(), tenants.create(), tenants.create()
     orphaned = tenants.create(wants=removed)
     tenants.settle({orphaned: removed})
     for name in (*operator.controllers, *operator.webhooks):
         operator.process(name).stop()
     # Neither controller nor webhook: every kind of change at once.
     tenants.ask(root, WEST)
-    wish = tenants.create(below=root, wants=EAST)
-    grandchild = tenants.create(below=below[0])
+    tenants.move(wish, below=root)
+    tenants.ask(wish, EAST)
+    tenants.move(grandchild, below=below[0])
     tenants.ask(orphaned, lost)
-    forged = tenants.create(labels={names.ENFORCED: "true"})
+    tenants.label(forged, {names.ENFORCED: "true"})
     operator.heal()
     tenants.settle({root: WEST, wish: WEST, grandchild: WEST, orphaned: lost, forged: None})
     tenants.settle(dict.fromkeys(below, WEST))
