@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from schedclass.cli import fields, manifests
 from schedclass.cli.options import Common
 from schedclass.cli.problems import InputError
+from schedclass.cli.progress import Progress
 from schedclass.domain import names
 from schedclass.domain.findings import Reason
 from schedclass.domain.insight.assembly import DEFAULT_NAMESPACE, Assembly, MalformedObject
@@ -91,13 +92,16 @@ def snapshot_of_manifests(paths: tuple[str, ...], common: Common) -> Snapshot:
     notes = Notes()
     assembly = Assembly(namespace=common.namespace or DEFAULT_NAMESPACE)
     problems: list[str] = []
-    for manifest in manifests.read_all(paths, recursive=common.recursive, say=notes.say):
-        for sentence in fields.unknown_fields(manifest.obj):
-            notes.say(f"{manifest.origin}: {sentence}")
-        try:
-            assembly.add(manifest.obj, manifest.origin)
-        except MalformedObject as error:
-            problems.append(f"{manifest.origin}: {error}")
+    with Progress("reading") as progress:
+        progress.begin("objects")
+        for manifest in manifests.read_all(paths, recursive=common.recursive, say=notes.say):
+            progress.advance(1)
+            for sentence in fields.unknown_fields(manifest.obj):
+                notes.say(f"{manifest.origin}: {sentence}")
+            try:
+                assembly.add(manifest.obj, manifest.origin)
+            except MalformedObject as error:
+                problems.append(f"{manifest.origin}: {error}")
     if problems:
         raise InputError(_joined(problems))
     try:

@@ -11,6 +11,19 @@ SYSTEM_PRIORITIES: Final = {
 }
 """Priority classes that every cluster has."""
 
+DAEMON_TOLERATIONS: Final = tuple(
+    {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": effect}
+    for key, effect in (
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+    )
+)
+"""What the DaemonSet controller adds to its pods (`util.AddOrUpdateDaemonPodTolerations`)."""
+
 _TEMPLATE_HASH: Final = "pod-template-hash"
 
 
@@ -60,7 +73,10 @@ def pod_of_template(
         ownerReferences=[{**owner, "controller": True}],
     )
     metadata.pop("uid", None)
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec")}
+    spec = template.get("spec")
+    if workload.get("kind") == "DaemonSet" and isinstance(spec, Mapping):
+        spec = {**spec, "tolerations": [*_list(spec.get("tolerations")), *DAEMON_TOLERATIONS]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 def _added_labels(workload: Mapping[str, Any], name: str) -> dict[str, str]:

@@ -1,0 +1,107 @@
+"""Quantities and what a pod takes of its node."""
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schedclass.domain.insight.resources import (
+    HostPort,
+    QuantityError,
+    parse_demand,
+    parse_quantity,
+)
+
+UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+
+
+@given(st.integers(0, 10**9), st.sampled_from(sorted(UNITS)), st.booleans())
+def test_a_quantity_is_its_number_times_its_unit(number: int, unit: str, thousandths: bool) -> None:
+    factor = 1000 if thousandths else 1
+    read = parse_quantity(f"{number}{unit}", thousandths=thousandths)
+    assert read == number * UNITS[unit] * factor
+
+
+@given(st.integers(0, 10**12), st.integers(0, 9))
+def test_a_part_of_a_unit_is_rounded_up(digits: int, places: int) -> None:
+    text = f"{digits:0{places + 1}d}"
+    text = f"{text[:-places]}.{text[-places:]}" if places else text
+    exact = Fraction(digits, 10**places)
+    assert parse_quantity(text, thousandths=False) == -(-exact // 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "thousandths"),
+    [
+        ("500m", 500),
+        ("0.5", 500),
+        (".5", 500),
+        ("5.", 5000),
+        ("+1", 1000),
+        ("1e3", 10**6),
+        ("2E2", 2 * 10**5),
+        ("1E", 10**21),
+        ("100n", 1),
+        ("1u", 1),
+    ],
+)
+def test_the_forms_of_the_api_are_read(text: str, thousandths: int) -> None:
+    assert parse_quantity(text, thousandths=True) == thousandths
+
+
+@pytest.mark.parametrize("value", ["", "lots", "1 Gi", "1gi", "--1", "1e", "٣", True, None, [], {}])
+def test_what_is_no_quantity_is_refused(value: object) -> None:
+    with pytest.raises(QuantityError):
+        parse_quantity(value, thousandths=True)
+
+
+def container(cpu: str | None = None, **more: Any) -> dict[str, Any]:
+    resources = {"resources": {"requests": {"cpu": cpu}}} if cpu else {}
+    return {"name": "c", **resources, **more}
+
+
+@pytest.mark.parametrize(
+    ("spec", "cpu"),
+    [
+        ({"containers": [container("1"), container("500m")]}, 1500),
+        ({"containers": [container("1")], "initContainers": [container("3")]}, 3000),
+        (
+            {
+                "containers": [container("1")],
+                "initContainers": [container("1", restartPolicy="Always"), container("3")],
+            },
+            4000,
+        ),
+        (
+            {
+                "containers": [container("1")],
+                "initContainers": [container("3"), container("1", restartPolicy="Always")],
+            },
+            3000,
+        ),
+        ({"containers": [container("1")], "overhead": {"cpu": "250m"}}, 1250),
+        ({"containers": [container("1")], "resources": {"requests": {"cpu": "2"}}}, 2000),
+        ({"containers": [{"resources": {"limits": {"cpu": "2"}}}]}, 2000),
+        ({"containers": [container()]}, 0),
+    ],
+)
+def test_requests_add_up_as_the_scheduler_adds_them(spec: dict[str, Any], cpu: int) -> None:
+    assert parse_demand(spec).requests.get("cpu", 0) == cpu
+
+
+def test_ports_of_the_host_conflict_by_address_protocol_and_number() -> None:
+    def port(**fields: Any) -> HostPort:
+        spec = {"containers": [{"ports": [{"containerPort": 80, **fields}]}]}
+        return parse_demand(spec).ports[0]
+
+    everywhere = port(hostPort=80)
+    assert everywhere.conflicts(port(hostPort=80, hostIP="10.0.0.1"))
+    assert port(hostPort=80, hostIP="::").conflicts(everywhere)
+    assert not port(hostPort=80, hostIP="10.0.0.1").conflicts(port(hostPort=80, hostIP="10.0.0.2"))
+    assert not everywhere.conflicts(port(hostPort=80, protocol="UDP"))
+    assert not everywhere.conflicts(port(hostPort=81))
+    assert parse_demand({"containers": [{"ports": [{"containerPort": 80}]}]}).ports == ()
+    network = {"hostNetwork": True, "containers": [{"ports": [{"containerPort": 80}]}]}
+    assert parse_demand(network).ports == (everywhere,)
