@@ -83,4 +83,7 @@ extenders:
     - name: kube-scheduler
       mountPath: /etc/kube-scheduler
       readOnly: true
+{{- with $values.scheduler.extraContainers }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}

@@ -17,6 +17,10 @@
   value: {{ .root.Values.scheduler.extenderPort | quote }}
 - name: SCHEDCLASS_DEFAULT_LABEL_SELECTOR_KEYS
   value: {{ join "," .root.Values.scheduler.defaultLabelSelectorKeys | quote }}
+{{- with .root.Values.scheduler.extraExtenders }}
+- name: SCHEDCLASS_EXTRA_EXTENDERS
+  value: {{ toJson . | quote }}
+{{- end }}
 {{- else if .root.Values.scheduler.enabled }}
 - name: SCHEDCLASS_SCHEDULER_LEASE
   value: {{ .root.Values.scheduler.lease.name | quote }}

@@ -6,13 +6,23 @@ mean its default.
 """
 
 import difflib
+import json
 import os
 import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Final, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
@@ -104,6 +114,24 @@ def _lease_name(value: str) -> str:
     return _dns_name(value) if value else value
 
 
+def _json_list(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        parsed = json.loads(value or "[]")
+    except ValueError:
+        parsed = None
+    if not isinstance(parsed, list):
+        raise ValueError("use a JSON list of extenders, as in KubeSchedulerConfiguration")  # noqa: TRY004
+    return parsed
+
+
+def _go_seconds(value: object) -> object:
+    """`5s` or `500ms` as Go writes durations; other values as they are."""
+    match = re.fullmatch(r"([0-9.]+)(ms|s)", value) if isinstance(value, str) else None
+    return float(match[1]) / (1000 if match[2] == "ms" else 1) if match else value
+
+
 def _hosts(value: tuple[str, ...]) -> tuple[str, ...]:
     for host in value:
         if not _HOST.fullmatch(host):
@@ -118,6 +146,30 @@ def _patterns(value: tuple[str, ...]) -> tuple[str, ...]:
                 f'"{pattern}" cannot match a namespace: use names with * and ?, as in kube-*'
             )
     return value
+
+
+class ExtraExtender(BaseModel):
+    """An extender that ours asks: fields and defaults of `Extender` in KubeSchedulerConfiguration.
+
+    Attributes:
+        url_prefix: where it listens.
+        filter_verb: empty if it does not filter.
+        prioritize_verb: empty if it does not score.
+        weight: factor of its scores.
+        node_cache_capable: whether names of nodes are enough for it.
+        ignorable: whether pods are placed while it does not answer.
+        http_timeout: seconds.
+    """
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="forbid", frozen=True)
+
+    url_prefix: Annotated[str, Field(pattern=r"^https?://[^\s]+$")]
+    filter_verb: str = ""
+    prioritize_verb: str = ""
+    weight: Annotated[int, Field(ge=1, le=1000)] = 1
+    node_cache_capable: bool = False
+    ignorable: bool = False
+    http_timeout: Annotated[float, BeforeValidator(_go_seconds), Field(gt=0, le=8)] = 5
 
 
 Port = Annotated[int, Field(ge=0, le=65535)]
@@ -153,6 +205,7 @@ class Settings(BaseSettings):
         extender_port: its port; 0 for any free one.
         default_label_selector_keys: pod labels from which a missing labelSelector of a class is
             filled, if the pod has all of them.
+        extra_extenders: further extenders, asked by ours; JSON.
         scheduler_lease: name of the Lease of cozystack-scheduler in `namespace`; empty where
             another installation runs it, so that nothing is known about it.
         drain_seconds: how long the admission server goes on serving after it was told to stop.
@@ -196,6 +249,9 @@ class Settings(BaseSettings):
     extender_host: str = "127.0.0.1"
     extender_port: Port = 8888
     default_label_selector_keys: Names = names.LINEAGE_LABELS
+    extra_extenders: Annotated[
+        tuple[ExtraExtender, ...], NoDecode, BeforeValidator(_json_list)
+    ] = ()
     scheduler_lease: Annotated[str, AfterValidator(_lease_name)] = ""
 
     drain_seconds: Annotated[float, Field(ge=0, le=600)] = 5

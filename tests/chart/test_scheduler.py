@@ -1,5 +1,6 @@
 """cozystack-scheduler: the stock kube-scheduler with our extender in the same pod."""
 
+import json
 from typing import Any
 
 import pytest
@@ -120,6 +121,21 @@ def test_the_keys_of_missing_selectors_reach_the_extender(chart: Chart) -> None:
         "name": "SCHEDCLASS_DEFAULT_LABEL_SELECTOR_KEYS",
         "value": "team,example.org/app",
     } in env
+
+
+def test_further_extenders_are_asked_by_ours_and_run_in_the_pod(chart: Chart) -> None:
+    linstor = {"urlPrefix": "http://127.0.0.1:8099", "filterVerb": "filter", "weight": 5}
+    values = {
+        "scheduler": {
+            "extraExtenders": [linstor],
+            "extraContainers": [{"name": "linstor", "image": "x"}],
+        }
+    }
+    found = containers(chart, values)
+    env = {entry["name"]: entry.get("value") for entry in found["extender"]["env"]}
+    assert json.loads(env["SCHEDCLASS_EXTRA_EXTENDERS"] or "") == [linstor]
+    assert found["linstor"] == {"name": "linstor", "image": "x"}
+    assert len(configuration(chart, values["scheduler"])["extenders"]) == 1
 
 
 def test_arguments_of_plugins_can_be_set(chart: Chart) -> None:

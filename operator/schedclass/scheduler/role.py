@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+from collections.abc import Mapping
 from typing import Any, Final
 
 from schedclass.domain.namespaces import ExcludedNamespaces
@@ -15,6 +16,7 @@ from schedclass.kube.store import Store
 from schedclass.observability.metrics import Metrics
 from schedclass.observability.probes import Check, ProbeServer, recent, synced, unless
 from schedclass.scheduler.binding import Binder
+from schedclass.scheduler.chained import ChainedExtenders
 from schedclass.scheduler.inflight import InFlight
 from schedclass.scheduler.nudge import Nudger
 from schedclass.scheduler.server import ExtenderServer
@@ -56,6 +58,10 @@ class ExtenderRole:
             name=settings.nudge,
             on_nudge=self._metrics.count_nudge,
         )
+        self._whole_nodes: Store[dict[str, Any]] = Store(_without_managed_fields)
+        self._chained = ChainedExtenders(settings.extra_extenders, self._whole_nodes.get)
+        if not all(extender.node_cache_capable for extender in settings.extra_extenders):
+            self._state.indexes["whole-nodes"] = self._whole_nodes
         binder = Binder(client, self._state, decisions, in_flight, on_forgotten=self._nudger.news)
         extender = Extender(
             self._state,
@@ -63,6 +69,7 @@ class ExtenderRole:
             in_flight,
             self._refused,
             binder,
+            chained=self._chained,
             observe=self._metrics.count_extender,
         )
         self._server = ExtenderServer(
@@ -92,7 +99,7 @@ class ExtenderRole:
             port=self._settings.probe_port,
         )
         # It listens from the start: an answer "not yet" is better than none.
-        async with probes, self._server, asyncio.TaskGroup() as group:
+        async with probes, self._chained, self._server, asyncio.TaskGroup() as group:
             feeding = group.create_task(self._feed())
             nudging = group.create_task(self._nudge())
             await unless_stopped(stop, asyncio.Event().wait())
@@ -111,6 +118,8 @@ class ExtenderRole:
                 self._reflector(NODES_PATH, known.nodes),
             ):
                 group.create_task(reflector.run())
+            if "whole-nodes" in self._state.indexes:
+                group.create_task(self._reflector(NODES_PATH, self._whole_nodes).run())
             for index in (known.namespaces, known.classes, known.nodes):
                 await index.wait_synced()
             # Both are counted elsewhere; the API may not be served at all.
@@ -154,3 +163,9 @@ class ExtenderRole:
             lambda: not self._server.listening, "the extender does not listen yet"
         )
         return checks
+
+
+def _without_managed_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """A whole node as kube-scheduler would send it."""
+    metadata = {key: value for key, value in raw["metadata"].items() if key != "managedFields"}
+    return {**raw, "metadata": metadata}

@@ -7,6 +7,7 @@ from schedclass.domain.scheduling import Decisions, Pod, Rejection
 from schedclass.domain.scheduling.interactions import interact
 from schedclass.scheduler import protocol
 from schedclass.scheduler.binding import Binder
+from schedclass.scheduler.chained import ChainedError, ChainedExtenders
 from schedclass.scheduler.inflight import InFlight
 from schedclass.scheduler.protocol import MalformedRequestError, NodesRequest, Victims
 from schedclass.scheduler.state import SchedulerState
@@ -30,6 +31,7 @@ class Extender:
         refused: RefusedPods,
         binder: Binder,
         *,
+        chained: ChainedExtenders,
         observe: Observe = lambda _verb, _result: None,
     ) -> None:
         """All parts work on the same state."""
@@ -38,6 +40,7 @@ class Extender:
         self._in_flight = in_flight
         self._refused = refused
         self._binder = binder
+        self._chained = chained
         self._observe = observe
 
     async def filter(self, body: bytes) -> bytes:
@@ -67,19 +70,27 @@ class Extender:
             if not names:
                 error = f"an earlier binding to {doubtful} may still take effect"
                 return self._filter_error("doubtful", error)
-        return self._judge(pod, names)
+        return await self._judge(pod, request.pod, names)
 
-    def _judge(self, pod: Pod, names: list[str]) -> bytes:
+    async def _judge(self, pod: Pod, raw: Mapping[str, Any], names: list[str]) -> bytes:
         passing = self._decisions.filter(pod, names)
+        reasons: dict[str, Rejection] = {}
+        if len(passing) < len(names) and (self._chained or not passing):
+            self._decisions.filter(pod, names, reasons)
+        messages = {name: why.message for name, why in reasons.items()}
+        if passing and self._chained:
+            try:
+                passing, theirs = await self._chained.filter(raw, passing)
+            except ChainedError as error:
+                return self._filter_error("chained", str(error))
+            messages.update(theirs)
         if passing:
             self._in_flight.passed(pod)
             self._observe("filter", "passed")
             return protocol.filter_answer(passing, {})
-        reasons: dict[str, Rejection] = {}
-        self._decisions.filter(pod, names, reasons)
-        self._refused.refused(pod, names)
+        self._refused.refused(pod, list(reasons))
         self._observe("filter", "refused")
-        return protocol.filter_answer([], {name: why.message for name, why in reasons.items()})
+        return protocol.filter_answer([], messages)
 
     def _filter_error(self, result: str, error: str) -> bytes:
         self._observe("filter", result)
@@ -93,6 +104,11 @@ class Extender:
         """
         request = protocol.read_nodes(body)
         scores = [] if self._state.problem() is not None else self._scores(request)
+        if self._chained:
+            totals = dict(scores) or dict.fromkeys(request.names, 0)
+            for name, score in (await self._chained.scores(request.pod, request.names)).items():
+                totals[name] = totals.get(name, 0) + score
+            scores = [(name, totals[name]) for name in request.names]
         self._observe("prioritize", "scored" if scores else "indifferent")
         return protocol.prioritize_answer(scores)
 

@@ -7,6 +7,7 @@ import orjson
 import pytest
 
 from schedclass.scheduler.binding import Binder
+from schedclass.scheduler.chained import ChainedExtenders
 from schedclass.scheduler.inflight import InFlight
 from schedclass.scheduler.protocol import MalformedRequestError
 from schedclass.scheduler.service import Extender
@@ -28,7 +29,7 @@ NODES = (raw_node("n1", "a"), raw_node("n2", "b"))
 class Asked:
     """An extender on a world, without an API server to bind at."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, chained: ChainedExtenders | None = None) -> None:
         self.world = world
         self.in_flight = InFlight()
         self.refused = RefusedPods(
@@ -38,7 +39,14 @@ class Asked:
         )
         nobody: Any = None
         binder = Binder(nobody, world.state, world.decisions, self.in_flight)
-        self.extender = Extender(world.state, world.decisions, self.in_flight, self.refused, binder)
+        self.extender = Extender(
+            world.state,
+            world.decisions,
+            self.in_flight,
+            self.refused,
+            binder,
+            chained=chained or ChainedExtenders((), lambda _: None),
+        )
 
     async def filter(self, raw: dict[str, Any], *nodes: str) -> dict[str, Any]:
         return dict(orjson.loads(await self.extender.filter(ask(raw, *nodes))))

@@ -1,0 +1,163 @@
+"""Further extenders, such as LINSTOR's, asked by ours instead of by kube-scheduler.
+
+kube-scheduler itself would run ignorable extenders last, and one that wants whole nodes makes some
+of its versions score every node as empty. So ours asks them after its own verdict, sends whole
+nodes from its own cache to those that want them, and answers for all.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import aiohttp
+import orjson
+
+from schedclass.settings import ExtraExtender
+
+logger = logging.getLogger(__name__)
+
+Json = Mapping[str, Any]
+WholeNode = Callable[[str], Json | None]
+"""The raw Node of a name, None if it is not known."""
+
+MAX_ANSWER_BYTES: Final = 256 << 20
+
+
+class ChainedError(Exception):
+    """An extender that must not be ignored gave no usable answer; the message names it."""
+
+
+class ChainedExtenders:
+    """Asks each in turn. Use as an async context manager."""
+
+    def __init__(self, extenders: Sequence[ExtraExtender], whole_node: WholeNode) -> None:
+        """Nothing is opened before it is entered."""
+        self._extenders = tuple(extenders)
+        self._whole_node = whole_node
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> "ChainedExtenders":
+        self._session = aiohttp.ClientSession(trust_env=False)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return bool(self._extenders)
+
+    async def filter(self, pod: Json, names: list[str]) -> tuple[list[str], dict[str, str]]:
+        """Which nodes all of them leave, in their order, and why the others are out.
+
+        Raises:
+            ChainedError: one that is not ignorable failed.
+        """
+        reasons: dict[str, str] = {}
+        for extender in self._extenders:
+            if extender.filter_verb and names:
+                left, why = await self._filter(extender, pod, names)
+                reasons.update(why)
+                names = left
+        return names, reasons
+
+    async def scores(self, pod: Json, names: Sequence[str]) -> dict[str, int]:
+        """The sums of weighted scores per node; whoever fails has no say, as in kube-scheduler."""
+        totals: dict[str, int] = {}
+        for extender in self._extenders:
+            if not extender.prioritize_verb:
+                continue
+            try:
+                answer = await self._ask(extender, extender.prioritize_verb, pod, names)
+                scores = _scores(answer)
+            except ChainedError as error:
+                logger.warning("%s", error)
+                continue
+            for name, score in scores:
+                totals[name] = totals.get(name, 0) + score * extender.weight
+        return totals
+
+    async def _filter(
+        self, extender: ExtraExtender, pod: Json, names: list[str]
+    ) -> tuple[list[str], dict[str, str]]:
+        try:
+            answer = await self._ask(extender, extender.filter_verb, pod, names)
+            left, reasons = _verdict(extender, answer)
+        except ChainedError as error:
+            if not extender.ignorable:
+                raise
+            logger.warning("%s, so it is ignored", error)
+            return names, {}
+        kept = [name for name in names if name in left]
+        return kept, {name: why for name, why in reasons.items() if name not in left}
+
+    async def _ask(
+        self, extender: ExtraExtender, verb: str, pod: Json, names: Sequence[str]
+    ) -> Any:  # noqa: ANN401 - any JSON value
+        url = f"{extender.url_prefix.rstrip('/')}/{verb}"
+        assert self._session is not None, "not entered"
+        args: dict[str, Any] = {"Pod": pod, "Nodes": None, "NodeNames": names}
+        if not extender.node_cache_capable:
+            whole = [node for name in names if (node := self._whole_node(name)) is not None]
+            args = {"Pod": pod, "Nodes": {"metadata": {}, "items": whole}, "NodeNames": None}
+        try:
+            async with (
+                asyncio.timeout(extender.http_timeout),
+                self._session.post(
+                    url, data=orjson.dumps(args), headers={"Content-Type": "application/json"}
+                ) as answer,
+            ):
+                if answer.status != 200:
+                    raise ChainedError(f"extender {url} answered {answer.status}")
+                return orjson.loads(await answer.content.read(MAX_ANSWER_BYTES))
+        except (aiohttp.ClientError, OSError, orjson.JSONDecodeError) as error:
+            cause = "no answer in time" if isinstance(error, TimeoutError) else error
+            raise ChainedError(f"extender {url}: {cause}") from error
+
+
+def _verdict(extender: ExtraExtender, answer: object) -> tuple[set[str], dict[str, str]]:
+    """Names that are left and reasons, from an `ExtenderFilterResult` of either kind.
+
+    Field names in any case, as Go reads them.
+    """
+    fields = _fields(extender, answer)
+    if fields.get("error"):
+        raise ChainedError(f"extender {extender.url_prefix}: {fields['error']}")
+    if extender.node_cache_capable:
+        left = set(_texts(fields.get("nodenames")))
+    else:
+        items = (fields.get("nodes") or {}).get("items") or ()
+        try:
+            left = {str(item["metadata"]["name"]) for item in items}
+        except (TypeError, KeyError):
+            raise ChainedError(f"extender {extender.url_prefix}: a node has no name") from None
+    reasons: dict[str, str] = {}
+    for key in ("failednodes", "failedandunresolvablenodes"):
+        reasons.update({str(k): str(v) for k, v in (fields.get(key) or {}).items()})
+    return left, reasons
+
+
+def _fields(extender: ExtraExtender, answer: object) -> dict[str, Any]:
+    if not isinstance(answer, dict):
+        raise ChainedError(f"extender {extender.url_prefix}: the answer is not a JSON object")
+    return {str(key).lower(): value for key, value in answer.items()}
+
+
+def _texts(value: object) -> Iterable[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def _scores(answer: object) -> list[tuple[str, int]]:
+    items = answer if isinstance(answer, list) else []
+    found = []
+    for item in items:
+        if not isinstance(item, dict):
+            raise ChainedError("a score is not a JSON object")
+        fields = {str(key).lower(): value for key, value in item.items()}
+        host, score = fields.get("host"), fields.get("score")
+        if isinstance(host, str) and isinstance(score, int):
+            found.append((host, score))
+    return found
