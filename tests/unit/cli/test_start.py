@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 HERE = Path(sys.executable).parent
+# Typer itself loads pydantic for the help of one command.
 SLOW = (
-    "pydantic",
     "kubernetes",
     "aiohttp",
     "rich.",
