@@ -40,6 +40,8 @@ def explain(common: Common, kind: str, name: str) -> int:
     parts = set(Part) - {Part.EVENTS}
     if what in ("Namespace", "SchedulingClass", "Pod"):
         parts -= {Part.WORKLOADS}
+    if what == "Namespace":
+        parts -= {Part.PODS}
     world = load_world(common, parts)
     if common.output is Output.TABLE:
         tell_unknown(world)

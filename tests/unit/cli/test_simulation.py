@@ -17,6 +17,7 @@ from schedclass.domain.insight.simulation import Simulator
 from schedclass.domain.insight.snapshot import PodRecord, Snapshot
 from schedclass.domain.insight.world import Policy, World
 from schedclass.domain.scheduling import Decisions, Scope
+from schedclass.domain.scheduling.rules import Reasons
 from tests.differential.clusters import case
 
 SEEDS = range(80)
@@ -160,3 +161,28 @@ def test_nothing_is_lost_when_a_node_goes(seed: int) -> None:
     running = {r.key for r in now.snapshot.pods if r.running}
     assert running <= left | ended
     assert not any(r.running and r.pod.node_name == gone for r in after.snapshot.pods)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_explained_of_a_class_is_what_the_extender_answers(seed: int) -> None:
+    """Rule for rule, for nodes that kube-scheduler's own plugins let through to the extender."""
+    now = world(generated(seed))
+    extender = Decisions(now.cluster(own_terms=False), Scope.CLASS)
+    simulator = Simulator(now)
+    for record in now.snapshot.pods:
+        if record.scheduler != names.SCHEDULER_NAME or record.pod.finished:
+            continue
+        answered: Reasons = {}
+        passing = extender.filter(record.pod, sorted(now.nodes), answered)
+        for verdict in simulator.judge(record).verdicts:
+            if any(not check.class_name for check in verdict.rejections):
+                continue  # the extender is not asked about this node
+            assert verdict.passed == (verdict.node in passing)
+            if not verdict.passed:
+                said, told = answered[verdict.node], verdict.rejections[0]
+                assert (told.rule, told.reason, told.message, told.class_name) == (
+                    said.plugin.value,
+                    said.reason,
+                    said.message,
+                    said.class_name,
+                )
