@@ -18,6 +18,7 @@ from schedclass.observability.probes import Check, ProbeServer, recent, synced, 
 from schedclass.scheduler.binding import Binder
 from schedclass.scheduler.chained import ChainedExtenders
 from schedclass.scheduler.inflight import InFlight
+from schedclass.scheduler.judge import Judge
 from schedclass.scheduler.nudge import Nudger
 from schedclass.scheduler.server import ExtenderServer
 from schedclass.scheduler.service import Extender, verbs
@@ -45,10 +46,11 @@ class ExtenderRole:
             stale_after=settings.stale_seconds,
         )
         decisions = Decisions(self._state.cluster, Scope.CLASS)
+        judge = Judge(self._state, decisions)
         in_flight = InFlight()
         self._refused = RefusedPods(
-            version=lambda: self._state.cluster.version,
-            passing=lambda pod, names: bool(decisions.filter(pod, names)),
+            version=lambda: self._state.version,
+            passing=lambda pod, names: bool(judge.filter(pod, names)),
             class_of=self._state.class_key,
         )
         self._nudger = Nudger(

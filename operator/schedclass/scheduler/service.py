@@ -9,6 +9,7 @@ from schedclass.scheduler import protocol
 from schedclass.scheduler.binding import Binder
 from schedclass.scheduler.chained import ChainedError, ChainedExtenders
 from schedclass.scheduler.inflight import InFlight
+from schedclass.scheduler.judge import Judge
 from schedclass.scheduler.protocol import MalformedRequestError, NodesRequest, Victims
 from schedclass.scheduler.state import SchedulerState
 from schedclass.scheduler.waiting import RefusedPods
@@ -37,6 +38,7 @@ class Extender:
         """All parts work on the same state."""
         self._state = state
         self._decisions = decisions
+        self._judge = Judge(state, decisions)
         self._in_flight = in_flight
         self._refused = refused
         self._binder = binder
@@ -70,13 +72,13 @@ class Extender:
             if not names:
                 error = f"an earlier binding to {doubtful} may still take effect"
                 return self._filter_error("doubtful", error)
-        return await self._judge(pod, request.pod, names)
+        return await self._answer(pod, request.pod, names)
 
-    async def _judge(self, pod: Pod, raw: Mapping[str, Any], names: list[str]) -> bytes:
-        passing = self._decisions.filter(pod, names)
+    async def _answer(self, pod: Pod, raw: Mapping[str, Any], names: list[str]) -> bytes:
+        passing = self._judge.filter(pod, names)
         reasons: dict[str, Rejection] = {}
         if len(passing) < len(names) and (self._chained or not passing):
-            self._decisions.filter(pod, names, reasons)
+            self._judge.filter(pod, names, reasons)
         messages = {name: why.message for name, why in reasons.items()}
         if passing and self._chained:
             try:

@@ -25,6 +25,7 @@ class SchedulerState:
         known: namespaces with their tree, tenants, classes and nodes.
         pods: pods that are not finished.
         cluster: what decisions read.
+        nominated: pods without a node to which `status.nominatedNodeName` promises one, by uid.
         indexes: the stores without which nothing is decided, by resource.
     """
 
@@ -51,14 +52,21 @@ class SchedulerState:
             "nodes": self.known.nodes,
             "pods": self.pods,
         }
+        self.nominated: dict[str, Pod] = {}
+        self._nominations = 0
         self._stale_after = stale_after
         self._listeners: list[Callable[[], None]] = []
-        self._version = self.cluster.version
+        self._version = self.version
         self.known.on_affected = self._classes_affected
         self.known.namespaces.on_change(self._namespace_changed)
         self.known.classes.on_change(self._class_changed)
         self.known.nodes.on_change(self._node_changed)
         self.pods.on_change(self._pod_changed)
+
+    @property
+    def version(self) -> int:
+        """Moves with every change that can matter to a decision."""
+        return self.cluster.version + self._nominations
 
     def on_news(self, listener: Callable[[], None]) -> None:
         """Have a function called after each change that can matter to a decision."""
@@ -141,10 +149,18 @@ class SchedulerState:
             self.cluster.remove_pod(old.uid)
         if new is not None:
             self.cluster.put_pod(new)
+        self._note_nominations(old, new)
         self._tell()
 
+    def _note_nominations(self, old: Pod | None, new: Pod | None) -> None:
+        if old is not None and self.nominated.pop(old.uid, None) is not None:
+            self._nominations += 1
+        if new is not None and new.nominated_node and not new.node_name:
+            self.nominated[new.uid] = new
+            self._nominations += 1
+
     def _tell(self) -> None:
-        if self._version != self.cluster.version:
-            self._version = self.cluster.version
+        if self._version != self.version:
+            self._version = self.version
             for listener in self._listeners:
                 listener()

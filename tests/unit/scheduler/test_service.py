@@ -9,6 +9,7 @@ import pytest
 from schedclass.scheduler.binding import Binder
 from schedclass.scheduler.chained import ChainedExtenders
 from schedclass.scheduler.inflight import InFlight
+from schedclass.scheduler.judge import Judge
 from schedclass.scheduler.protocol import MalformedRequestError
 from schedclass.scheduler.service import Extender
 from schedclass.scheduler.waiting import RefusedPods
@@ -32,9 +33,10 @@ class Asked:
     def __init__(self, world: World, chained: ChainedExtenders | None = None) -> None:
         self.world = world
         self.in_flight = InFlight()
+        judge = Judge(world.state, world.decisions)
         self.refused = RefusedPods(
-            version=lambda: world.state.cluster.version,
-            passing=lambda pod, names: bool(world.decisions.filter(pod, names)),
+            version=lambda: world.state.version,
+            passing=lambda pod, names: bool(judge.filter(pod, names)),
             class_of=world.state.class_key,
         )
         nobody: Any = None
@@ -196,3 +198,37 @@ async def test_a_pod_that_no_api_server_has_is_refused_in_a_sentence() -> None:
     asked = Asked(World(*NODES, nodeSelector={ZONE: "a"}))
     with pytest.raises(MalformedRequestError, match="Pod: "):
         await asked.filter({"metadata": {"labels": []}}, "n1")
+
+
+def promised(name: str, node: str, priority: int, version: int = 1) -> dict[str, Any]:
+    raw = raw_pod(name, version=version)
+    raw["status"] = {"nominatedNodeName": node}
+    raw["spec"] = {"priority": priority}
+    return raw
+
+
+async def test_a_place_that_was_promised_is_left_to_whom_it_was_promised() -> None:
+    world = World(*NODES, **APART)
+    world.watch(promised("high", "n1", priority=10))
+    asked = Asked(world)
+    answer = await asked.filter(raw_pod("low"), "n1")
+    assert "anti-affinity" in answer["FailedAndUnresolvableNodes"]["n1"]
+    assert (await asked.filter(promised("high", "n1", priority=10), "n1"))["NodeNames"] == ["n1"]
+
+
+async def test_but_not_against_a_pod_of_higher_priority() -> None:
+    world = World(*NODES, **APART)
+    world.watch(promised("high", "n1", priority=10))
+    answer = await Asked(world).filter(promised("higher", "", priority=20), "n1")
+    assert answer["NodeNames"] == ["n1"]
+
+
+async def test_a_promise_that_is_taken_back_wakes_who_was_refused_for_it() -> None:
+    world = World(*NODES, **APART)
+    world.watch(promised("high", "n1", priority=10))
+    asked = Asked(world)
+    await asked.filter(raw_pod("low"), "n1")
+    world.watch(promised("high", "", priority=10, version=2))
+    for _ in asked.refused.look():
+        pass
+    assert asked.refused.due() == 0
