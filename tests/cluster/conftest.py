@@ -11,6 +11,7 @@ from controlplane.identities import ADMINS
 from schedclass.kube.client import KubeClient
 from schedclass.kube.credentials import kubeconfig
 from tests.cluster.objects import REGION
+from tests.cluster.refusals import refused_requests
 from tests.cluster.replicas import Replica
 from tests.cluster.tenants import Tenants
 
@@ -49,13 +50,14 @@ def session_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluste
 
 
 @pytest.fixture(scope="session")
-def session_operator(session_cluster: Cluster) -> Installation:
+def session_operator(session_cluster: Cluster) -> Iterator[Installation]:
     installation = Installation(session_cluster, env=QUICK_LEASE)
     installation.start()
     tenants = Tenants(session_cluster)
     for region in ("west", "east"):
         tenants.create_class(f"dc-{region}", nodeSelector={REGION: region})
-    return installation
+    yield installation
+    assert refused_requests(installation) == [], "the operator lacked a right in some test"
 
 
 @pytest.fixture

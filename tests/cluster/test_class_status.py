@@ -115,6 +115,17 @@ def test_no_kopf_state_is_left_on_a_class(api: Api, tenants: Tenants) -> None:
     assert annotations(api.get(class_path(name))) == {}
 
 
+def test_a_class_with_large_annotations_is_served_like_any_other(
+    api: Api, tenants: Tenants
+) -> None:
+    name = unique("class")
+    body = scheduling_class(name)
+    body["metadata"]["annotations"] = {f"example.com/a{n}": "x" * 10_000 for n in range(20)}
+    api.create(CLASSES, body)
+    wait_ready(api, name, "True", Reason.AVAILABLE)
+    assert annotations(api.get(class_path(name))) == body["metadata"]["annotations"]
+
+
 # --- nodes ----------------------------------------------------------------------------------------
 
 

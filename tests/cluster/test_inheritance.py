@@ -17,6 +17,7 @@ from tests.cluster.objects import (
     pod,
     pods_path,
 )
+from tests.cluster.replicas import Replica
 from tests.cluster.tenants import Tenants, unique
 
 WEST, EAST = "dc-west", "dc-east"
@@ -295,3 +296,22 @@ def test_fifty_descendants_follow_and_nothing_foreign_is_touched(tenants: Tenant
     tenants.ask(root, WEST)
     tenants.settle(dict.fromkeys(below, WEST))
     assert [labels(tenants.get(name))["n"] for name in below] == [str(n) for n in range(50)]
+
+
+def test_children_that_are_deleted_meanwhile_cause_no_errors(
+    operator: Installation, tenants: Tenants
+) -> None:
+    def errors() -> float:
+        metrics = [Replica(operator, name) for name in operator.controllers]
+        return sum(replica.metric("schedclass_reconcile_errors_total") for replica in metrics)
+
+    root = tenants.create()
+    below = [tenants.create(below=root) for _ in range(20)]
+    before = errors()
+    for number, name in enumerate(below):
+        tenants.ask(root, (WEST, EAST, None)[number % 3])
+        tenants.api.delete(namespace_path(name))
+    last = tenants.create(below=root)
+    tenants.ask(root, WEST)
+    tenants.settle({last: WEST})
+    assert errors() == before

@@ -2,10 +2,11 @@
 
 import pytest
 
-from controlplane import Api, Installation
+from controlplane import Api, ApiError, Installation
 from controlplane.installation import NAMESPACE, RELEASE
 from schedclass.domain import names
-from tests.cluster.objects import Json
+from tests.cluster.objects import NODES, Json
+from tests.cluster.refusals import refused_requests, refused_to
 from tests.cluster.tenants import Tenants
 
 REVIEWS = "/apis/authorization.k8s.io/v1"
@@ -114,15 +115,9 @@ def test_no_right_is_a_wildcard_and_none_reaches_secrets_elsewhere(
 
 
 def test_the_operator_was_refused_nothing_so_far(operator: Installation) -> None:
-    """A missing right would show as 403 from the authorizer, whatever the process made of it."""
-    for role in ("webhook", "controller"):
-        seen = operator.cluster.audit.events(0, user=operator.user(role))
-        assert seen
-        # What this module itself asked is known by its user agent.
-        refused = [
-            (event["verb"], event["requestURI"])
-            for event in seen
-            if event.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid"
-            and "harness" not in event["userAgent"]
-        ]
-        assert refused == []
+    assert refused_requests(operator) == []
+    # It would show: this one is refused to somebody else.
+    stranger = operator.cluster.identities.api("stranger")
+    with pytest.raises(ApiError):
+        stranger.get(NODES)
+    assert refused_to(operator.cluster, "stranger") == [("list", NODES)]

@@ -87,10 +87,13 @@ def test_a_rolling_restart_unpins_and_refuses_nothing(
 
 
 def test_a_replica_ends_as_soon_as_it_has_drained(operator: Installation) -> None:
+    ending = ["webhook-1", wait_leader(operator)]
     began = time.monotonic()
-    operator.process("webhook-1").stop(15)
-    operator.process(wait_leader(operator)).stop(15)
+    for name in ending:
+        operator.process(name).stop(15)
     assert time.monotonic() - began < 5
+    for name in ending:
+        operator.start_replica(name)
 
 
 def test_two_hundred_pods_cost_the_webhook_no_request(
@@ -204,7 +207,7 @@ def test_a_contest_is_fought_with_back_off_and_told_once_by_name(
         operator.process(name).stop()
     mark = operator.cluster.audit.mark()
     reverts = 0
-    deadline = time.monotonic() + 12
+    deadline = time.monotonic() + 8
     while time.monotonic() < deadline:
         # An engine that owns the namespace puts the label back to what its repository says.
         api.request("PATCH", f"{path}?fieldManager=gitops&force=true", manifest, headers=headers)
@@ -216,8 +219,8 @@ def test_a_contest_is_fought_with_back_off_and_told_once_by_name(
         for e in operator.cluster.audit.events(mark, user=user, verb="patch", name=below)
         if e["objectRef"]["resource"] == "namespaces" and e["responseStatus"]["code"] == 200
     ]
-    assert reverts > 30
-    assert 2 <= len(writes) <= 6, len(writes)  # at once, at once, then after 1, 2, 4 seconds
+    assert reverts > 20
+    assert 2 <= len(writes) <= 5, len(writes)  # at once, at once, then after 1, 2, 4 seconds
     (event,) = tenants.events(below, Reason.LABEL_CONTESTED)
     assert event["message"].startswith("gitops keeps changing the scheduling class back")
     assert event["count"] <= len(writes)
