@@ -90,12 +90,12 @@ def test_a_spread_over_zones_while_the_extenders_are_killed(
 
     def kill() -> None:
         nonlocal kills
-        while not stop.wait(1.0):
+        while not stop.wait(0.5):  # of work between two deaths
             for name in operator.extenders:
                 operator.process(name).kill()
-                operator.start_replica(name, wait=False)
+            for name in operator.extenders:
+                operator.start_replica(name)
             kills += 1
-            stop.wait(5.0)
 
     with History(operator.cluster, web.namespace) as history:
         killer = threading.Thread(target=kill)
@@ -103,7 +103,9 @@ def test_a_spread_over_zones_while_the_extenders_are_killed(
         try:
             web.deploy(replicas=PODS)
             eventually(
-                "a third is placed", lambda: sum(web.placement().values()) > PODS // 3, seconds=100
+                "most are placed",
+                lambda: sum(web.placement().values()) > PODS * 2 // 3,
+                seconds=200,
             )
         finally:
             stop.set()
