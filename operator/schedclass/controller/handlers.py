@@ -8,6 +8,7 @@ from typing import Any
 
 import kopf
 
+from schedclass.controller.kopf_storage import NoDiffBase, NoProgress
 from schedclass.domain import names
 from schedclass.kube.state import ClusterState
 from schedclass.kube.store import Store
@@ -41,6 +42,8 @@ def controller_settings() -> kopf.OperatorSettings:
     settings.queueing.worker_limit = None  # a limit would throttle events to a trickle
     # Each object has a task of its own for as long: with thousands of them, most of the memory.
     settings.queueing.idle_timeout = 0.1
+    settings.persistence.diffbase_storage = NoDiffBase()
+    settings.persistence.progress_storage = NoProgress()
     return settings
 
 
