@@ -182,7 +182,7 @@ class Scene:
 
         def all_ready() -> bool:
             unready = [n for n in self.operator.replicas if not self.operator.is_ready(n)]
-            assert not unready
+            assert not unready, unready
             return True
 
         eventually("every replica is ready", all_ready, seconds=deadline - time.monotonic())
