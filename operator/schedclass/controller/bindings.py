@@ -34,3 +34,7 @@ class Bindings:
     def namespaces_of(self, class_name: str) -> frozenset[str]:
         """The namespaces that `class_name` applies to."""
         return frozenset(self._namespaces.get(class_name, ()))
+
+    def is_used(self, class_name: str) -> bool:
+        """Whether `class_name` applies to any namespace."""
+        return class_name in self._namespaces

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,10 @@ from schedclass.kube.state import CLASSES_PATH, ClusterState
 from schedclass.observability.metrics import Metrics
 
 logger = logging.getLogger(__name__)
+
+STATUS_SECONDS = 1.0
+"""Least time between two writes of one status: while a change travels down a large tree, the counts
+of two classes change with each namespace, and their writes would slow down those that matter."""
 
 
 class ClassController:
@@ -43,6 +48,7 @@ class ClassController:
         self._metrics = metrics
         self.scheduler: Callable[[], SchedulerSign | None] = lambda: None
         self._told: dict[str, Finding | None] = {}
+        self._written_at: dict[str, float] = {}
         self.queue = WorkQueue()
         state.classes.on_change(lambda name, _old, _new: self.queue.add(name))
         state.nodes.on_change(lambda _name, _old, _new: self.mark_all())
@@ -60,16 +66,20 @@ class ClassController:
         cls = self._state.classes.get(name)
         if cls is None:
             self._told.pop(name, None)
+            self._written_at.pop(name, None)
             self._metrics.forget_class(name)
             return
-        bound = self._bindings.namespaces_of(name)
-        cls = await self._protect(cls, in_use=bool(bound))
+        cls = await self._protect(cls, in_use=self._bindings.is_used(name))
         if cls.deleting and names.IN_USE_FINALIZER not in cls.finalizers:
+            return
+        pause = self._written_at.get(name, -STATUS_SECONDS) + STATUS_SECONDS - time.monotonic()
+        if pause > 0:
+            self.queue.add_after(name, pause)
             return
         status = class_status(
             cls,
             nodes=self._state.nodes.values(),
-            bound_namespaces=bound,
+            bound_namespaces=self._bindings.namespaces_of(name),
             previous=cls.status,
             now=_now(),
             scheduler=self.scheduler(),
@@ -80,6 +90,7 @@ class ClassController:
             body = {"metadata": {"resourceVersion": cls.resource_version}, "status": status}
             removed = {key: None for key in cls.status if key not in status}
             body["status"] = {**removed, **status}
+            self._written_at[name] = time.monotonic()
             await self._write(f"{CLASSES_PATH}/{name}/status", body)
 
     async def _protect(self, cls: SchedulingClass, *, in_use: bool) -> SchedulingClass:
