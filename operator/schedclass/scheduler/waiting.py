@@ -36,7 +36,6 @@ def kind_of(pod: Pod) -> Hashable:
         frozenset(pod.labels.items()),
         pod.own.key,
         pod.tolerance,
-        pod.daemon,
     )
 
 

@@ -41,13 +41,7 @@ class Cluster:
         version: moves with every change that can matter to a decision.
     """
 
-    def __init__(
-        self,
-        *,
-        default_label_keys: Iterable[str],
-        own_terms: bool,
-        daemons_by_node_only: bool = True,
-    ) -> None:
+    def __init__(self, *, default_label_keys: Iterable[str], own_terms: bool) -> None:
         """Begin empty.
 
         Args:
@@ -55,7 +49,6 @@ class Cluster:
                 filled (`defaultLabelSelectorKeys`).
             own_terms: also index the affinity terms in the specs of running pods. Needed where
                 the whole of a pod is judged; beside kube-scheduler, which judges those, it is not.
-            daemons_by_node_only: of a class, pods of DaemonSets heed the node constraints only.
         """
         self.topology = Topology()
         self.counters = Counters(self.topology, self._candidates)
@@ -63,7 +56,6 @@ class Cluster:
         self.version = 0
         self.default_label_keys = tuple(sorted(set(default_label_keys)))
         self._own_terms = own_terms
-        self._daemons_by_node_only = daemons_by_node_only
         self._placed = PlacedPods()
         self._namespaces: dict[str, _Namespace] = {}
         self._classes: dict[str, CompiledClass] = {}
@@ -238,11 +230,6 @@ class Cluster:
         """The class of a name, None if there is none."""
         return self._classes.get(name)
 
-    def constraints_from(self, cls: CompiledClass, pod: Pod) -> Constraints | None:
-        """What a class adds to a pod; None if the class cannot be applied."""
-        daemon = pod.daemon and self._daemons_by_node_only
-        return cls.for_daemons if daemon else cls.constraints
-
     def namespace_labels(self, name: str) -> Mapping[str, str]:
         """Labels of a namespace; empty for one that is not known."""
         return self._namespace(name).labels
@@ -290,7 +277,7 @@ class Cluster:
     def _carry(self, pod: Pod) -> None:
         class_name = self.class_name_of(pod)
         cls = self._classes.get(class_name) if class_name is not None else None
-        constraints = self.constraints_from(cls, pod) if cls is not None else None
+        constraints = cls.constraints if cls is not None else None
         terms: list[tuple[Carried, int]] = []
         if cls is not None and constraints is not None and constraints.has_pod_terms:
             terms += _carried(constraints, pod, cls.name, self.filling(pod.labels))

@@ -158,12 +158,6 @@ class Constraints:
         """Whether running pods that carry the constraints matter to other pods."""
         return bool(self.affinity or self.anti_affinity or self.preferred)
 
-    def node_part(self) -> "Constraints":
-        """Only what concerns nodes by themselves."""
-        return Constraints(
-            f"node part of {self.key}", self.node, node_preferences=self.node_preferences
-        )
-
 
 NO_CONSTRAINTS: Final = Constraints()
 
@@ -176,15 +170,12 @@ class CompiledClass:
         name: its name.
         key: identity and version; a changed class has another one.
         constraints: what it adds to a pod; None if it cannot be applied.
-        for_daemons: what of it applies to the pod of a DaemonSet: the node constraints. Such a
-            pod belongs on one certain node, so to be spread or kept apart means nothing for it.
         problem: why it cannot be applied, one sentence; empty if it can.
     """
 
     name: str
     key: tuple[str, ...]
     constraints: Constraints | None
-    for_daemons: Constraints | None = None
     problem: str = ""
 
 
@@ -198,8 +189,7 @@ def compile_class(cls: SchedulingClass) -> CompiledClass:
         first = next(iter(cls.errors), None)
         problem = str(first) if first is not None else "its spec was not read"
         return CompiledClass(cls.name, key, None, problem=problem)
-    constraints = compile_spec(cls.spec)
-    return CompiledClass(cls.name, key, constraints, constraints.node_part())
+    return CompiledClass(cls.name, key, compile_spec(cls.spec))
 
 
 def compile_spec(spec: ClassSpec, *, label_keys_merged: bool = False) -> Constraints:

@@ -178,5 +178,4 @@ class Decisions:
             frozenset(pod.labels.items()),
             pod.own.key,
             pod.tolerance,
-            pod.daemon,
         )

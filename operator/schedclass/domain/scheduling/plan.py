@@ -78,7 +78,7 @@ def subject_of(cluster: Cluster, pod: Pod, cls: CompiledClass | None) -> Subject
     name = cluster.class_name_of(pod)
     if name is None:
         return Subject(identity, pod.own, pod.tolerance)
-    added = cluster.constraints_from(cls, pod) if cls is not None else None
+    added = cls.constraints if cls is not None else None
     problem = None
     if cls is None:
         problem = verdicts.class_missing(name)

@@ -287,12 +287,12 @@ def test_the_annotation_decides_only_where_the_namespace_has_no_class() -> None:
     assert world.cluster.class_name_of(replace(annotated, namespace="plain")) == "wide"
 
 
-def test_daemon_pods_heed_the_node_constraints_of_a_class_only() -> None:
+def test_a_pod_that_claims_a_daemon_set_as_its_owner_heeds_its_class_like_any_other() -> None:
     world = World(nodeSelector={"zone": "a"}, podAntiAffinity=anti_affinity("zone"))
     world.nodes("a", "a", "b")
 
     assert world.place("d-1", daemon=True) == "n1"
-    assert world.allowed(pod("d-2", daemon=True)) == ["n1", "n2"]
+    assert world.allowed(pod("d-2", daemon=True)) == []
     assert world.allowed(pod("db-0")) == []
 
 
