@@ -135,6 +135,3 @@ def test_a_class_says_that_nobody_places_its_pods(operator: Installation, tenant
         return any("stay Pending" in warning for warning in api.warnings)
 
     eventually("who makes a class is warned", warned, seconds=20)
-    for scheduler in operator.schedulers:
-        operator.start_replica(scheduler)
-    eventually("it says so", lambda: available() == ("True", "SchedulerRunning"), seconds=40)

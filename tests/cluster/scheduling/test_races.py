@@ -32,6 +32,7 @@ LONG = bool(os.environ.get("SCHEDCLASS_TEST_LONG"))
 
 NODES = 200 if LONG else 48
 PODS = 300 if LONG else 60
+KILLS = 20 if LONG else 4
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +91,7 @@ def test_a_spread_over_zones_while_the_extenders_are_killed(
 
     def kill() -> None:
         nonlocal kills
-        while not stop.wait(0.5):  # of work between two deaths
+        while kills < KILLS and not stop.wait(0.5):  # of work between two deaths
             for name in operator.extenders:
                 operator.process(name).kill()
             for name in operator.extenders:
