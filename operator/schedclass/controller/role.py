@@ -13,7 +13,13 @@ from schedclass.controller.inheritance import InheritanceController
 from schedclass.controller.reconciler import Reconciler
 from schedclass.domain.class_status import SchedulerSign
 from schedclass.domain.namespaces import ExcludedNamespaces
-from schedclass.hosting import register_login, run_kopf, stop_on_signals, unless_stopped
+from schedclass.hosting import (
+    in_background,
+    register_login,
+    run_kopf,
+    stop_on_signals,
+    unless_stopped,
+)
 from schedclass.kube.client import KubeClient
 from schedclass.kube.events import EventRecorder
 from schedclass.kube.lease import LeaseElector, LeaseTimings
@@ -122,21 +128,17 @@ class ControllerRole:
             on_failure=self._metrics.count_certificate_error,
         )
         async with asyncio.TaskGroup() as group:
-            tasks: list[asyncio.Task[object]] = [
-                *(group.create_task(reflector.run()) for reflector in self._reflectors()),
-                group.create_task(self._recorder.run()),
-                group.create_task(publisher.run()),
-                group.create_task(self._reconcile()),
-                *self._watch_scheduler(group),
-            ]
+            tasks = in_background(
+                group,
+                *(reflector.run() for reflector in self._reflectors()),
+                self._recorder.run(),
+                publisher.run(),
+                self._reconcile(),
+                *([self._scheduler.run()] if self._settings.scheduler_lease else []),
+            )
             await run_kopf(self._registry(), controller_settings(), stop, tasks)
             for task in tasks:
                 task.cancel()
-
-    def _watch_scheduler(self, group: asyncio.TaskGroup) -> list[asyncio.Task[object]]:
-        if not self._settings.scheduler_lease:
-            return []
-        return [group.create_task(self._scheduler.run())]
 
     async def _reconcile(self) -> None:
         """Reconcile from the first complete list of namespaces on, never before."""

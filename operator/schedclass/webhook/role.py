@@ -10,7 +10,13 @@ import kopf
 
 from schedclass.domain.class_status import SchedulerSign
 from schedclass.domain.namespaces import ExcludedNamespaces
-from schedclass.hosting import register_login, run_kopf, stop_on_signals, unless_stopped
+from schedclass.hosting import (
+    in_background,
+    register_login,
+    run_kopf,
+    stop_on_signals,
+    unless_stopped,
+)
 from schedclass.kube.client import KubeClient, resource_path
 from schedclass.kube.events import EventRecorder
 from schedclass.kube.liveness import LeaseWatch
@@ -87,11 +93,12 @@ class WebhookRole:
             port=self._settings.probe_port,
         )
         async with probes, asyncio.TaskGroup() as group:
-            tasks: list[asyncio.Task[object]] = [
-                *(group.create_task(reflector.run()) for reflector in self._reflectors()),
-                group.create_task(self._recorder.run()),
-                *([group.create_task(self._scheduler.run())] if self._scheduler.name else []),
-            ]
+            tasks = in_background(
+                group,
+                *(reflector.run() for reflector in self._reflectors()),
+                self._recorder.run(),
+                *([self._scheduler.run()] if self._scheduler.name else []),
+            )
             if await unless_stopped(stop, self._complete()):
                 await run_kopf(self._registry(), self._kopf_settings(), stop, tasks)
             for task in tasks:
