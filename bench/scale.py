@@ -237,25 +237,26 @@ class Scale:
 
     # --- reviews ------------------------------------------------------------------------------
 
-    def reviews(self, folder: Path, seconds: float) -> subprocess.Popen[str]:
+    def reviews(self, folder: Path, seconds: float) -> subprocess.Popen[bytes]:
         """Starts the stream of reviews to the webhook replica."""
         path = f"{NAMESPACES}/{NAMESPACE}/secrets/{RELEASE}-webhook-tls"
         ca = folder / "ca.pem"
         ca.write_bytes(base64.b64decode(self.cluster.admin.get(path)["data"]["ca.crt"]))
         arguments = [str(self.cluster.port(WEBHOOK)), str(ca), str(RATE), str(seconds)]
         some = self.members[:: max(1, len(self.members) // 500)]
-        return subprocess.Popen(
-            [sys.executable, "-m", "bench.reviews", *arguments, *some],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        # Into a file: nobody reads a pipe while a storm is measured.
+        with (folder / "reviews.json").open("wb") as output:
+            return subprocess.Popen(
+                [sys.executable, "-m", "bench.reviews", *arguments, *some], stdout=output
+            )
 
-    def note_reviews(self, when: str, process: subprocess.Popen[str], limit: float | None) -> None:
+    def note_reviews(
+        self, folder: Path, when: str, process: subprocess.Popen[bytes], limit: float | None
+    ) -> None:
         """Waits for the stream to end and notes its p99."""
-        output, _ = process.communicate()
-        if process.returncode:
+        if process.wait():
             raise RuntimeError("the stream of reviews failed, see above")
-        sample = sorted(json.loads(output))
+        sample = sorted(json.loads((folder / "reviews.json").read_bytes()))
         median, p99 = (1000 * percentile(sample, part) for part in (0.5, 0.99))
         self.out.print(f"reviews {when}: {len(sample)}, median {median:.2f} ms, p99 {p99:.2f} ms")
         if limit is not None:
@@ -336,11 +337,11 @@ async def measure(scale: Scale, folder: Path, rounds: int) -> None:
 
 async def reviews(scale: Scale, folder: Path) -> None:
     """Reviews at rest, beside a complete LIST, and beside a storm."""
-    scale.note_reviews("at rest", scale.reviews(folder, 10), None)
+    scale.note_reviews(folder, "at rest", scale.reviews(folder, 10), None)
     relisting = Installation(scale.cluster, replicas=1, env={"SCHEDCLASS_RESYNC_SECONDS": "2"})
     relisting.start_replica(WEBHOOK)
     before = scale.lists()
-    scale.note_reviews("during complete re-lists", scale.reviews(folder, 10), 4)
+    scale.note_reviews(folder, "during complete re-lists", scale.reviews(folder, 10), 4)
     pages = scale.lists() - before
     if pages < scale.count / 500:
         raise RuntimeError(f"only {pages:g} pages of namespaces were listed meanwhile")
@@ -351,7 +352,7 @@ async def reviews(scale: Scale, folder: Path) -> None:
     await scale.storm(f"class-{scale.classes - 1}")
     still = stream.poll() is None
     scale.out.print(f"the storm ended {'before' if still else 'after'} the reviews")
-    scale.note_reviews("during the storm", stream, 4)
+    scale.note_reviews(folder, "during the storm", stream, 4)
 
 
 @app.command()
