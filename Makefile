@@ -57,12 +57,15 @@ down: $(READY) ## End all that `up` started and drop its data
 demo: $(READY) ## Show the whole story on a real control plane, then clean up
 	@$(BIN)/python -m controlplane.demo
 
+# Tests of one file share a control plane; each worker has its own.
+PARALLEL ?= -n 2 --dist loadfile
+
 .PHONY: test
 test: test-unit test-parity test-cluster test-faults-short ## Run every test
 
 .PHONY: test-unit
 test-unit: $(READY) ## Run the tests that need no control plane
-	@$(BIN)/python -m pytest tests/unit $(ARGS)
+	@$(BIN)/python -m pytest tests/unit $(PARALLEL) $(ARGS)
 
 .PHONY: test-parity
 test-parity: $(READY) ## Compare placement with the stock scheduler's plugins, in SCHEDCLASS_CASES=5000 cases
@@ -70,7 +73,7 @@ test-parity: $(READY) ## Compare placement with the stock scheduler's plugins, i
 
 .PHONY: test-cluster
 test-cluster: $(READY) programs ## Render the chart, and run the tests on a real control plane
-	@$(BIN)/python -m pytest tests/chart tests/cluster $(ARGS)
+	@$(BIN)/python -m pytest tests/chart tests/cluster $(PARALLEL) $(ARGS)
 
 .PHONY: test-faults-short
 test-faults-short: $(READY) programs ## Break one part after the other under load; minutes

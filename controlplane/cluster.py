@@ -143,7 +143,7 @@ class Cluster:
     def port(self, name: str) -> int:
         """Returns the port of a program of this run, the same one over all restarts."""
         if name not in self._ports:
-            self._ports.update(allocate([name]))
+            self._ports.update(allocate([name], self.folder))
             write_atomically(self._ports_file, json.dumps(self._ports, indent=1))
         return self._ports[name]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,8 +13,15 @@ _FIRST = 20000
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
-def allocate(names: Iterable[str]) -> dict[str, int]:
+_CLAIMS = Path(tempfile.gettempdir()) / f"schedclass-ports-{os.getuid()}"
+"""One file for each port that a run folder has claimed, with the folder's path in it."""
+
+
+def allocate(names: Iterable[str], owner: Path) -> dict[str, int]:
     """Returns a distinct free port of 127.0.0.1 for each name.
+
+    The ports are claimed for the run folder `owner`, as long as that exists: two control planes
+    that start at the same moment see the same ports free.
 
     They lie below the kernel's ephemeral range: a port in it could become the source port of any
     outgoing connection while the program that owns it is being restarted.
@@ -29,12 +38,30 @@ def allocate(names: Iterable[str]) -> dict[str, int]:
     found: dict[str, int] = {}
     for name in names:
         for port in candidates:
-            if is_free(port):
+            if is_free(port) and _claim(port, owner):
                 found[name] = port
                 break
         else:
             raise OSError("no TCP port of 127.0.0.1 is free")
     return found
+
+
+def _claim(port: int, owner: Path) -> bool:
+    """Whether the port is this owner's now; a claim outlives neither its folder nor a reboot."""
+    _CLAIMS.mkdir(mode=0o700, exist_ok=True)
+    claim = _CLAIMS / str(port)
+    try:
+        with claim.open("x", encoding="utf-8") as file:
+            file.write(str(owner))
+    except FileExistsError:
+        holder = claim.read_text(encoding="utf-8")
+        if holder == str(owner):
+            return True
+        if not holder or Path(holder).exists():
+            return False
+        claim.unlink(missing_ok=True)
+        return _claim(port, owner)
+    return True
 
 
 def is_free(port: int) -> bool:

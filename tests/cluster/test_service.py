@@ -86,7 +86,7 @@ def backends() -> Iterator[list[Backend]]:
 
 @pytest.fixture
 def port(backends: list[Backend], tmp_path: Path) -> Iterator[int]:
-    port = allocate(["service"])["service"]
+    port = allocate(["service"], tmp_path)["service"]
     service = ManagedProcess(tmp_path, "service")
     arguments = [backend.argument() for backend in backends]
     service.start(
@@ -150,7 +150,7 @@ def test_a_backend_that_became_ready_unnoticed_gets_what_the_last_one_refuses(
 ) -> None:
     first, second = backends
     first.ready = False
-    port = allocate(["slow"])["slow"]
+    port = allocate(["slow"], tmp_path)["slow"]
     service = ManagedProcess(tmp_path, "slow")
     arguments = [f"-listen=127.0.0.1:{port}", "-interval=1h", *(b.argument() for b in backends)]
     service.start(Command([str(program("service")), *arguments]))

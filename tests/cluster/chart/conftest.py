@@ -25,9 +25,9 @@ def chart_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]
 
 
 @pytest.fixture(scope="session")
-def values() -> dict[str, Any]:
+def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Values with a webhook URL at which nobody answers."""
-    (port,) = allocate(["nobody"]).values()
+    (port,) = allocate(["nobody"], tmp_path_factory.mktemp("nobody")).values()
     return {**VALUES, "webhook": {"url": f"https://127.0.0.1:{port}"}}
 
 
