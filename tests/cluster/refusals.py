@@ -1,21 +1,37 @@
 """Requests that the API server refused for want of a right, as its audit log shows them."""
 
+from typing import Any
+
 from controlplane import Cluster, Installation
+from controlplane.api import USER_AGENT
 
 ROLES = ("webhook", "controller")
 
 
 def refused_to(cluster: Cluster, user: str) -> list[tuple[str, str]]:
-    """Verb and path of what a user was not allowed to ask.
+    """Verb and path of what a user was never allowed to ask.
 
     Only the authorizer's own refusals count: an admission policy or the end of a namespace is
-    answered with 403 as well.
+    answered with 403 as well. Refusals of what was allowed at other times do not: an API server
+    that has just started refuses everybody until it has read the roles.
     """
-    return [
-        (event["verb"], event["requestURI"])
+    events = [
+        event
         for event in cluster.audit.events(0, user=user)
-        if event.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid"
+        if not event.get("userAgent", "").startswith(USER_AGENT)  # a test that asks as the user
     ]
+    allowed = {_asked(event) for event in events if _decision(event) == "allow"}
+    refused = [_asked(event) for event in events if _decision(event) == "forbid"]
+    return [asked for asked in refused if asked not in allowed]
+
+
+def _decision(event: dict[str, Any]) -> str | None:
+    decision: str | None = event.get("annotations", {}).get("authorization.k8s.io/decision")
+    return decision
+
+
+def _asked(event: dict[str, Any]) -> tuple[str, str]:
+    return event["verb"], event["requestURI"].partition("?")[0]
 
 
 def refused_requests(operator: Installation) -> list[tuple[str, str]]:

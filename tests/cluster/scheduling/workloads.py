@@ -148,14 +148,14 @@ class Workloads:
 
     # --- waiting ------------------------------------------------------------------------------
 
-    def wait_placed(self, count: int, app: str | None = None, *, seconds: float = 15) -> None:
+    def wait_placed(self, count: int, app: str | None = None, *, seconds: float = 30) -> None:
         eventually(
             f"{count} pods of {self.namespace} have a node",
             lambda: sum(self.placement(app).values()) == count,
             seconds=seconds,
         )
 
-    def wait_node(self, name: str, *, seconds: float = 10) -> str:
+    def wait_node(self, name: str, *, seconds: float = 30) -> str:
         """Waits until a pod has a node, and returns that."""
         return (
             eventually(
@@ -164,7 +164,7 @@ class Workloads:
             or ""
         )
 
-    def wait_pending(self, name: str, *parts: str, seconds: float = 10) -> str:
+    def wait_pending(self, name: str, *parts: str, seconds: float = 30) -> str:
         """Waits until a pod is said to be unschedulable for these reasons; returns the message."""
 
         def told() -> str:
