@@ -8,8 +8,8 @@ from controlplane.api import USER_AGENT
 ROLES = ("webhook", "controller")
 
 
-def refused_to(cluster: Cluster, user: str) -> list[tuple[str, str]]:
-    """Verb and path of what a user was never allowed to ask.
+def refused_to(cluster: Cluster, user: str, *, of_tests: bool = False) -> list[tuple[str, str]]:
+    """Verb and path of what a user was never allowed to ask; also of tests, if they are wanted.
 
     Only the authorizer's own refusals count: an admission policy or the end of a namespace is
     answered with 403 as well. Refusals of what was allowed at other times do not: an API server
@@ -18,7 +18,7 @@ def refused_to(cluster: Cluster, user: str) -> list[tuple[str, str]]:
     events = [
         event
         for event in cluster.audit.events(0, user=user)
-        if not event.get("userAgent", "").startswith(USER_AGENT)  # a test that asks as the user
+        if of_tests or not event.get("userAgent", "").startswith(USER_AGENT)
     ]
     allowed = {_asked(event) for event in events if _decision(event) == "allow"}
     refused = [_asked(event) for event in events if _decision(event) == "forbid"]

@@ -120,4 +120,4 @@ def test_the_operator_was_refused_nothing_so_far(operator: Installation) -> None
     stranger = operator.cluster.identities.api("stranger")
     with pytest.raises(ApiError):
         stranger.get(NODES)
-    assert refused_to(operator.cluster, "stranger") == [("list", NODES)]
+    assert refused_to(operator.cluster, "stranger", of_tests=True) == [("list", NODES)]

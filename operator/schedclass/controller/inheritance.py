@@ -206,8 +206,9 @@ def contested(namespace: dict[str, Any]) -> Finding:
         if entry.get("manager") != names.FIELD_MANAGER
     ]
     owners = sorted({entry["manager"] for entry in entries if _owns_class_label(entry)})
-    by_time = sorted(entries, key=lambda entry: entry.get("time") or "")
-    who = " and ".join(owners) or (by_time[-1]["manager"] if by_time else "another writer")
+    latest = max((entry.get("time") or "" for entry in entries), default="")
+    last = {entry["manager"] for entry in entries if (entry.get("time") or "") == latest}
+    who = " or ".join(owners or sorted(last)) or "another writer"
     message = (
         f"{who} keeps changing the scheduling class back; let it ignore the label "
         f"{names.CLASS_KEY}, or set the class where the tenant is defined"
