@@ -40,6 +40,7 @@ class _Contest:
     desired: NamespaceKeys
     written_at: float
     times: int = 0
+    finding: Finding | None = None
 
     def hold_until(self) -> float:
         """When to write again: at once the first time, then after growing pauses."""
@@ -169,7 +170,9 @@ class InheritanceController:
         path = f"{NAMESPACES_PATH}/{ns.name}"
         contest = self._contests.get(ns.name)
         if contest is not None and contest.desired == desired and contest.times > 0:
-            self._recorder.emit(_reference(ns), contested(await self._client.get(path)))
+            # Said in the same words each time, so that it stays one Event.
+            contest.finding = contest.finding or contested(await self._client.get(path))
+            self._recorder.emit(_reference(ns), contest.finding)
         body = {"metadata": {**changes, "resourceVersion": ns.resource_version}}
         answer = await self._client.merge_patch(path, body)
         self._state.namespaces.apply("MODIFIED", answer)
