@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from schedclass.domain import names
+from schedclass.domain.rawjson import mapping_or_empty
 
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
@@ -93,9 +94,9 @@ def parse_namespace(obj: Mapping[str, Any], *, keep_labels: bool = False) -> Nam
     Returns:
         The record; never raises.
     """
-    metadata = _mapping(obj.get("metadata"))
-    labels = _mapping(metadata.get("labels"))
-    annotations = _mapping(metadata.get("annotations"))
+    metadata = mapping_or_empty(obj.get("metadata"))
+    labels = mapping_or_empty(metadata.get("labels"))
+    annotations = mapping_or_empty(metadata.get("annotations"))
     return Namespace(
         name=_text(metadata.get("name")) or "",
         uid=_text(metadata.get("uid")) or "",
@@ -110,10 +111,6 @@ def parse_namespace(obj: Mapping[str, Any], *, keep_labels: bool = False) -> Nam
         resource_version=_text(metadata.get("resourceVersion")) or "",
         labels={str(key): str(value) for key, value in labels.items()} if keep_labels else {},
     )
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _text(value: object) -> str | None:

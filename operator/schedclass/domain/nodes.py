@@ -7,6 +7,7 @@ from typing import Any
 
 from schedclass.domain.findings import Finding, Reason, Severity
 from schedclass.domain.podfields import REQUIRED, ClassSpec
+from schedclass.domain.rawjson import mapping_or_empty
 from schedclass.domain.selectors import matches_labels, matches_node_selector
 
 
@@ -47,15 +48,17 @@ class Node:
 
 def parse_node(obj: Mapping[str, Any]) -> Node:
     """Read a Node as the API server sends it; parts that are absent or null read as empty."""
-    metadata = _mapping(obj.get("metadata"))
-    spec = _mapping(obj.get("spec"))
+    metadata = mapping_or_empty(obj.get("metadata"))
+    spec = mapping_or_empty(obj.get("spec"))
     return Node(
         name=str(metadata.get("name") or ""),
         uid=str(metadata.get("uid") or ""),
-        labels={str(key): str(value) for key, value in _mapping(metadata.get("labels")).items()},
+        labels={
+            str(key): str(value) for key, value in mapping_or_empty(metadata.get("labels")).items()
+        },
         ready=any(
             condition.get("type") == "Ready" and condition.get("status") == "True"
-            for condition in _mappings(_mapping(obj.get("status")).get("conditions"))
+            for condition in _mappings(mapping_or_empty(obj.get("status")).get("conditions"))
         ),
         unschedulable=spec.get("unschedulable") is True,
         taints=tuple(
@@ -109,10 +112,6 @@ def _not_allowed(path: str, message: str) -> Finding:
 
 def _quoted(text: str) -> str:
     return json.dumps(text)
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _mappings(value: object) -> list[Mapping[str, Any]]:

@@ -20,6 +20,7 @@ from schedclass.domain.podfields import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
+from schedclass.domain.rawjson import mapping_or_empty
 from schedclass.domain.validation import decode_spec
 
 __all__ = [
@@ -90,8 +91,8 @@ def parse_class(obj: Mapping[str, Any]) -> SchedulingClass:
         The class. An invalid spec gives `spec=None` and errors in `findings`; metadata that is
         absent or of the wrong type reads as empty. Never raises.
     """
-    raw = _mapping(obj)
-    metadata = _mapping(raw.get("metadata"))
+    raw = mapping_or_empty(obj)
+    metadata = mapping_or_empty(raw.get("metadata"))
     spec, findings = decode_spec(raw.get("spec"))
     generation = metadata.get("generation")
     finalizers = metadata.get("finalizers")
@@ -105,7 +106,7 @@ def parse_class(obj: Mapping[str, Any]) -> SchedulingClass:
         deleting=metadata.get("deletionTimestamp") is not None,
         labels={
             key: value
-            for key, value in _mapping(metadata.get("labels")).items()
+            for key, value in mapping_or_empty(metadata.get("labels")).items()
             if isinstance(key, str) and isinstance(value, str)
         },
         finalizers=tuple(
@@ -113,12 +114,8 @@ def parse_class(obj: Mapping[str, Any]) -> SchedulingClass:
             for name in (finalizers if isinstance(finalizers, list) else [])
             if isinstance(name, str)
         ),
-        status=_mapping(raw.get("status")),
+        status=mapping_or_empty(raw.get("status")),
     )
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _string(value: object) -> str:

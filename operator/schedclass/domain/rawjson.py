@@ -1,0 +1,9 @@
+"""Reading JSON that anybody may have written, without failing on its shape."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def mapping_or_empty(value: object) -> Mapping[str, Any]:
+    """The value if it is a JSON object; anything else, null included, reads as an empty one."""
+    return value if isinstance(value, Mapping) else {}
