@@ -6,11 +6,13 @@ import contextlib
 import http.client
 import json
 import ssl
+import time
 from collections.abc import Mapping
 from typing import Any
 
 USER_AGENT = "schedclass-harness"
 _MERGE_PATCH = "application/merge-patch+json"
+_TRIES_WHEN_BUSY = 10
 
 
 class ApiError(RuntimeError):
@@ -55,6 +57,9 @@ class Api:
         timeout: float = 30,
     ) -> dict[str, Any]:
         """Sends one request and returns the JSON object that answers it.
+
+        A 429 that says when to come back is tried again, as kubectl does: the API server answers
+        so while it sets up the storage of a new CustomResourceDefinition.
 
         Raises:
             ApiError: The answer's status is 400 or more.
@@ -116,6 +121,17 @@ class Api:
     def _send(
         self, method: str, path: str, body: object, headers: Mapping[str, str], timeout: float
     ) -> tuple[int, bytes, list[str]]:
+        for _ in range(_TRIES_WHEN_BUSY - 1):
+            answer, wait = self._send_once(method, path, body, headers, timeout)
+            if wait is None:
+                return answer
+            time.sleep(wait)
+        return self._send_once(method, path, body, headers, timeout)[0]
+
+    def _send_once(
+        self, method: str, path: str, body: object, headers: Mapping[str, str], timeout: float
+    ) -> tuple[tuple[int, bytes, list[str]], float | None]:
+        """Returns the answer, and the seconds to wait before another try if it asks for one."""
         connection = http.client.HTTPSConnection(
             "127.0.0.1", self._port, context=self._context, timeout=timeout
         )
@@ -125,7 +141,10 @@ class Api:
             connection.request(method, path, data, {**self._headers, **content, **headers})
             response = connection.getresponse()
             warnings = response.headers.get_all("Warning") or []
-            return response.status, response.read(), [_warning_text(w) for w in warnings]
+            answer = response.status, response.read(), [_warning_text(w) for w in warnings]
+            after = response.headers.get("Retry-After", "")
+            busy = response.status == http.client.TOO_MANY_REQUESTS and after.isdecimal()
+            return answer, float(after) if busy else None
 
 
 def _warning_text(header: str) -> str:

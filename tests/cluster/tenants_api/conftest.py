@@ -74,11 +74,13 @@ def served_by_crd(session_cluster: Cluster) -> Iterator[None]:
         },
     }
     api.create(CRDS, definition)
-    eventually("Tenants are served", lambda: is_served(api), seconds=30)
-    yield
-    api.delete(CRD)
-    eventually("the CRD is gone", lambda: api.find(CRD) is None, seconds=20)
-    eventually("its APIService is gone", lambda: api.find(API_SERVICE) is None, seconds=20)
+    try:
+        eventually("Tenants are served", lambda: is_served(api), seconds=30)
+        yield
+    finally:  # whatever failed, the API server of the other files does not know Tenants
+        api.delete(CRD)
+        eventually("the CRD is gone", lambda: api.find(CRD) is None, seconds=20)
+        eventually("its APIService is gone", lambda: api.find(API_SERVICE) is None, seconds=20)
 
 
 @pytest.fixture
@@ -108,10 +110,12 @@ def served_by_aggregation(cluster: Cluster, operator: Installation) -> Iterator[
     }
     with StandIn(port, pair_folder) as server:
         api.create(API_SERVICES, registration)
-        yield server
-        api.delete(API_SERVICE)
-    eventually("the APIService is gone", lambda: api.find(API_SERVICE) is None, seconds=20)
-    api.delete(namespace_path(namespace))
+        try:
+            yield server
+        finally:
+            api.delete(API_SERVICE)
+            eventually("the APIService is gone", lambda: api.find(API_SERVICE) is None, seconds=20)
+            api.delete(namespace_path(namespace))
 
 
 @pytest.fixture
