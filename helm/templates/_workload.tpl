@@ -17,6 +17,10 @@
   value: {{ .root.Values.scheduler.extenderPort | quote }}
 - name: SCHEDCLASS_DEFAULT_LABEL_SELECTOR_KEYS
   value: {{ join "," .root.Values.scheduler.defaultLabelSelectorKeys | quote }}
+{{- if .root.Values.scheduler.logDecisions }}
+- name: SCHEDCLASS_LOG_DECISIONS
+  value: "true"
+{{- end }}
 {{- with .root.Values.scheduler.extraExtenders }}
 - name: SCHEDCLASS_EXTRA_EXTENDERS
   value: {{ toJson . | quote }}

@@ -206,6 +206,8 @@ class Settings(BaseSettings):
         default_label_selector_keys: pod labels from which a missing labelSelector of a class is
             filled, if the pod has all of them.
         extra_extenders: further extenders, asked by ours; JSON.
+        log_decisions: write a log line for each answer of the extender, see
+            `scheduler/decisionlog.py`.
         scheduler_lease: name of the Lease of cozystack-scheduler in `namespace`; empty where
             another installation runs it, so that nothing is known about it.
         drain_seconds: how long the admission server goes on serving after it was told to stop.
@@ -252,6 +254,7 @@ class Settings(BaseSettings):
     extra_extenders: Annotated[
         tuple[ExtraExtender, ...], NoDecode, BeforeValidator(_json_list)
     ] = ()
+    log_decisions: bool = False
     scheduler_lease: Annotated[str, AfterValidator(_lease_name)] = ""
 
     drain_seconds: Annotated[float, Field(ge=0, le=600)] = 5

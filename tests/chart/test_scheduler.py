@@ -123,6 +123,15 @@ def test_the_keys_of_missing_selectors_reach_the_extender(chart: Chart) -> None:
     } in env
 
 
+def test_decisions_are_logged_only_if_asked_for(chart: Chart) -> None:
+    def env(values: Values) -> dict[str, str]:
+        found = containers(chart, {"scheduler": values})["extender"]["env"]
+        return {entry["name"]: entry.get("value", "") for entry in found}
+
+    assert "SCHEDCLASS_LOG_DECISIONS" not in env({})
+    assert env({"logDecisions": True})["SCHEDCLASS_LOG_DECISIONS"] == "true"
+
+
 def test_further_extenders_are_asked_by_ours_and_run_in_the_pod(chart: Chart) -> None:
     linstor = {"urlPrefix": "http://127.0.0.1:8099", "filterVerb": "filter", "weight": 5}
     values = {

@@ -17,6 +17,7 @@ from schedclass.observability.metrics import Metrics
 from schedclass.observability.probes import Check, ProbeServer, recent, synced, unless
 from schedclass.scheduler.binding import Binder
 from schedclass.scheduler.chained import ChainedExtenders
+from schedclass.scheduler.decisionlog import DecisionLog
 from schedclass.scheduler.inflight import InFlight
 from schedclass.scheduler.judge import Judge
 from schedclass.scheduler.nudge import Nudger
@@ -74,8 +75,11 @@ class ExtenderRole:
             chained=self._chained,
             observe=self._metrics.count_extender,
         )
+        answers = verbs(extender)
+        if settings.log_decisions:
+            answers = DecisionLog(self._state, decisions, judge).wrap(answers)
         self._server = ExtenderServer(
-            verbs(extender),
+            answers,
             host=settings.extender_host,
             port=settings.extender_port,
             observe=self._metrics.observe_extender,
