@@ -76,8 +76,7 @@ def _measure(plan: Plan, out: Console, json_file: Path | None) -> list[report.Go
             out.print("Starting a control plane and the operator on it …")
             cluster.start()
             cluster.create_nodes(3)
-            values = {"excludedNamespaces": list(subjects.EXCLUDED)}
-            installation = Installation(cluster, values=values)
+            installation = Installation(cluster, values=subjects.VALUES)
             installation.start()
             subjects.create(cluster)
             others = machine.ForeignLoad(cluster)

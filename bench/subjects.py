@@ -1,4 +1,4 @@
-"""What is compared: four namespaces on one control plane, and the pod that is created in each.
+"""What is compared: five namespaces on one control plane, and the pod that is created in each.
 
 The pod names a scheduler that nobody runs and has a scheduling gate: nothing but the admission of
 its namespace differs, and nobody works on it after its creation.
@@ -40,22 +40,45 @@ class Subject:
 UNPINNED = Subject(
     "unpinned", "bench-unpinned", "unpinned", "excluded: neither webhook nor policy", False, 0
 )
-WEBHOOK = Subject("webhook", "bench-webhook", "webhook", "pinned by our webhook", True, 1)
-POLICY = Subject(
-    "policy",
-    "bench-policy",
-    "policy",
-    "pinned by a MutatingAdmissionPolicy that sets the same fields inside the API server",
+WEBHOOK = Subject(
+    "webhook",
+    "bench-webhook",
+    "webhook",
+    "pinned by our webhook, guarded by the chart's validating policies",
+    True,
+    1,
+)
+BARE_POLICY = Subject(
+    "bare-policy",
+    "bench-bare-policy",
+    "bare policy",
+    "pinned by a MutatingAdmissionPolicy that sets the same fields in the API server, unguarded",
     True,
     0,
+)
+POLICY = Subject(
+    "policy", "bench-policy", "policy", "pinned by that policy, guarded like ours", True, 0
 )
 CLASSLESS = Subject(
     "classless", "bench-classless", "no class", "reviewed by our webhook, left as it is", False, 1
 )
-SUBJECTS = (UNPINNED, WEBHOOK, POLICY, CLASSLESS)
+SUBJECTS = (UNPINNED, WEBHOOK, POLICY, BARE_POLICY, CLASSLESS)
 
-EXCLUDED = ("kube-*", "cozy-*", "default", UNPINNED.namespace, POLICY.namespace)
-"""The chart's value `excludedNamespaces`: its default, and those our webhook must not see."""
+_NAMESPACE_NAME = "kubernetes.io/metadata.name"
+
+VALUES: Mapping[str, Any] = {
+    # The chart's default, and those in which nothing of ours has a part.
+    "excludedNamespaces": [
+        *("kube-*", "cozy-*", "default"),
+        *(UNPINNED.namespace, BARE_POLICY.namespace),
+    ],
+    "webhook": {
+        "namespaceSelector": [
+            {"key": _NAMESPACE_NAME, "operator": "NotIn", "values": [POLICY.namespace]}
+        ]
+    },
+}
+"""Values of the chart by which each namespace is treated as its subject says."""
 
 _UNSERVED_SCHEDULER = "bench-nobody"
 
@@ -142,7 +165,15 @@ _BINDING: Mapping[str, Any] = {
     "spec": {
         "policyName": "bench",
         "matchResources": {
-            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": POLICY.namespace}}
+            "namespaceSelector": {
+                "matchExpressions": [
+                    {
+                        "key": _NAMESPACE_NAME,
+                        "operator": "In",
+                        "values": [POLICY.namespace, BARE_POLICY.namespace],
+                    }
+                ]
+            }
         },
     },
 }
@@ -169,11 +200,21 @@ def create(cluster: Cluster) -> None:
     for subject in SUBJECTS:
         labels = {names.CLASS_KEY: CLASS} if subject.pinned else {}
         cluster.create_namespace(subject.namespace, labels=labels)
+    for subject in (WEBHOOK, POLICY):
+        eventually(
+            f"{subject.namespace} is guarded",
+            lambda subject=subject: _is_guarded(cluster, subject),  # type: ignore[misc]
+        )
     for subject in SUBJECTS:
         eventually(
             f"pods of {subject.namespace} are {'' if subject.pinned else 'not '}pinned",
             lambda subject=subject: is_right(subject, _dry_run(cluster, subject)),  # type: ignore[misc]
         )
+
+
+def _is_guarded(cluster: Cluster, subject: Subject) -> bool:
+    labels = cluster.admin.get(f"/api/v1/namespaces/{subject.namespace}")["metadata"]["labels"]
+    return names.ENFORCED in labels
 
 
 def _dry_run(cluster: Cluster, subject: Subject) -> dict[str, Any]:

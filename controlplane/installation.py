@@ -57,7 +57,8 @@ class Installation:
 
         Args:
             cluster: A started control plane.
-            values: Chart values that differ from the local defaults; top level keys replace them.
+            values: Chart values that differ from the local defaults; of a default that is an
+                object, only the keys that are named here change.
             env: Further environment of every replica, such as shorter lease times.
             replicas: Of each role.
         """
@@ -159,14 +160,18 @@ class Installation:
     @property
     def values(self) -> dict[str, Any]:
         """The chart values of this installation."""
-        return {
+        defaults: dict[str, dict[str, Any]] = {
             "deployments": {"enabled": False},
             # Its Job would need an image; a fake kubelet would call it done without doing it.
             "cleanup": {"enabled": False},
             "webhook": {"url": self.url},
             "certificate": {"hosts": ["127.0.0.1"]},
-            **self._values,
         }
+        own = {
+            key: {**defaults.get(key, {}), **v} if isinstance(v, Mapping) else v
+            for key, v in self._values.items()
+        }
+        return {**defaults, **own}
 
     def user(self, role: str) -> str:
         """The user name under which a role's processes act."""

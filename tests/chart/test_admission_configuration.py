@@ -46,8 +46,12 @@ def test_the_floor_of_exclusions_cannot_be_configured_away(chart: Chart, hook: s
     assert names == ["kube-node-lease", "kube-public", "kube-system", "ops"]
 
 
+FAIL: Values = {"webhook": {"failurePolicy": "Fail"}}
+
+
 def test_patterns_of_excluded_namespaces_become_conditions(chart: Chart) -> None:
-    hooks = webhooks(chart, {"excludedNamespaces": ["kube-*", "a?c", "*-infra", "plain"]})
+    patterns = ["kube-*", "a?c", "*-infra", "plain"]
+    hooks = webhooks(chart, {"excludedNamespaces": patterns, **FAIL})
     tests = [
         "{}.startsWith('kube-')",
         "{}.matches('^a.c$')",
@@ -65,6 +69,13 @@ def test_patterns_of_excluded_namespaces_become_conditions(chart: Chart) -> None
         assert "plain" in excluded_names(hooks[hook])
 
 
+def test_pods_that_nobody_holds_back_are_not_converted_for_a_condition(chart: Chart) -> None:
+    hooks = webhooks(chart, {"excludedNamespaces": ["x-*"]})
+    assert hooks["pods"]["failurePolicy"] == "Ignore"
+    assert "matchConditions" not in hooks["pods"]
+    assert "not-an-excluded-namespace" in conditions(hooks[PRESET_NODES])
+
+
 def test_the_processes_exclude_the_same_namespaces(chart: Chart) -> None:
     rendered = chart.render({"excludedNamespaces": ["x-*", "y"]})
     for name, spec in rendered.pod_specs().items():
@@ -76,6 +87,8 @@ def test_the_processes_exclude_the_same_namespaces(chart: Chart) -> None:
 
 def test_no_pod_is_exempt_by_anything_its_author_writes(chart: Chart) -> None:
     pods = webhooks(chart)["pods"]
+    assert "objectSelector" not in pods
+    pods = webhooks(chart, FAIL)["pods"]
     assert "objectSelector" not in pods
     assert "object." not in "".join(conditions(pods).values()).replace("request.", "")
 
@@ -223,4 +236,6 @@ def test_more_conditions_narrow_what_is_sent(chart: Chart) -> None:
     pods = webhooks(chart, values)["pods"]
     assert condition in pods["matchConditions"]
     assert pods["namespaceSelector"]["matchExpressions"][1:] == [expression]
-    assert len(pods["matchConditions"]) == 2
+    assert pods["matchConditions"] == [condition]
+    strict = webhooks(chart, {"webhook": {**values["webhook"], **FAIL["webhook"]}})["pods"]
+    assert [c["name"] for c in strict["matchConditions"]] == ["not-an-excluded-namespace", "mine"]
