@@ -70,6 +70,9 @@ def show_judgement(screen: Screen, judgement: Judgement) -> None:
 def _rows(verdict: NodeVerdict, judgement: Judgement) -> list[Sequence[Cell]]:
     if verdict.passed:
         parts = "  ".join(f"{plugin} {score}" for plugin, score in verdict.scores.items())
+        if verdict.class_scores:
+            of_class = (f"{plugin} {score}" for plugin, score in verdict.class_scores.items())
+            parts += f" ({', '.join(of_class)})"
         chosen = verdict.node == judgement.node
         word: Cell = ("chosen" if chosen else "passed", "good")
         return [(verdict.node, word, str(verdict.score), "", "", (parts, "dim"))]

@@ -1,7 +1,7 @@
 """The four verbs of the extender: from a request to a decision. Knows nothing of HTTP."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from schedclass.domain.scheduling import Decisions, Pod, Rejection
 from schedclass.domain.scheduling.interactions import interact
@@ -13,9 +13,6 @@ from schedclass.scheduler.judge import Judge
 from schedclass.scheduler.protocol import MalformedRequestError, NodesRequest, Victims
 from schedclass.scheduler.state import SchedulerState
 from schedclass.scheduler.waiting import RefusedPods
-
-SCORE_UNIT: Final = 10
-"""kube-scheduler multiplies our score by MaxNodeScore / MaxExtenderPriority = 10."""
 
 Observe = Callable[[str, str], None]
 """Receives verb and result."""
@@ -118,13 +115,8 @@ class Extender:
         pod = _readable(lambda: self._state.current(request.pod))
         if not (self._decisions.has_preferences(pod) or self._is_attracted(pod)):
             return []
-        totals = self._decisions.score(pod, request.names).totals()
-        if not totals or min(totals) == max(totals):
-            return []
-        return [
-            (name, round(total / SCORE_UNIT))
-            for name, total in zip(request.names, totals, strict=True)
-        ]
+        coarse = self._decisions.score(pod, request.names).coarse()
+        return list(zip(request.names, coarse, strict=True)) if coarse else []
 
     def _is_attracted(self, pod: Pod) -> bool:
         """Whether classes of running pods draw it somewhere or put it off."""

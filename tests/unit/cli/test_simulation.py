@@ -13,7 +13,7 @@ from schedclass.domain.insight.assembly import Assembly
 from schedclass.domain.insight.capacity import Capacity
 from schedclass.domain.insight.checks import pod_violations
 from schedclass.domain.insight.impact import displaced, impact
-from schedclass.domain.insight.simulation import Simulator
+from schedclass.domain.insight.simulation import Simulator, without_class
 from schedclass.domain.insight.snapshot import PodRecord, Snapshot
 from schedclass.domain.insight.world import Policy, World
 from schedclass.domain.scheduling import Decisions, Scope
@@ -79,10 +79,11 @@ def test_no_pod_is_placed_where_the_deciding_code_refuses_it(seed: int) -> None:
         if not placement.node:
             continue
         there = world(now)
-        ours = record.scheduler == names.SCHEDULER_NAME
-        pod = record.pod if ours else replace(record.pod, class_annotation=None)
-        decisions = Decisions(there.cluster(with_classes=ours), Scope.MERGED)
-        assert decisions.why_not(pod, placement.node) is None
+        in_tree = Decisions(there.cluster(with_classes=False), Scope.MERGED)
+        assert in_tree.why_not(without_class(record.pod), placement.node) is None
+        if record.scheduler == names.SCHEDULER_NAME:
+            extender = Decisions(there.cluster(own_terms=False), Scope.CLASS)
+            assert extender.why_not(record.pod, placement.node) is None
         capacity = Capacity(now.nodes, now.pods)
         assert list(capacity.lacks(record, placement.node)) == []
         placed = replace(record, pod=record.pod.on(placement.node))
@@ -165,7 +166,7 @@ def test_nothing_is_lost_when_a_node_goes(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_what_is_explained_of_a_class_is_what_the_extender_answers(seed: int) -> None:
-    """Rule for rule, for nodes that kube-scheduler's own plugins let through to the extender."""
+    """Rule for rule and score for score, over an index built as the extender builds its own."""
     now = world(generated(seed))
     extender = Decisions(now.cluster(own_terms=False), Scope.CLASS)
     simulator = Simulator(now)
@@ -173,16 +174,60 @@ def test_what_is_explained_of_a_class_is_what_the_extender_answers(seed: int) ->
         if record.scheduler != names.SCHEDULER_NAME or record.pod.finished:
             continue
         answered: Reasons = {}
-        passing = extender.filter(record.pod, sorted(now.nodes), answered)
-        for verdict in simulator.judge(record).verdicts:
-            if any(not check.class_name for check in verdict.rejections):
-                continue  # the extender is not asked about this node
-            assert verdict.passed == (verdict.node in passing)
-            if not verdict.passed:
-                said, told = answered[verdict.node], verdict.rejections[0]
-                assert (told.rule, told.reason, told.message, told.class_name) == (
+        extender.filter(record.pod, sorted(now.nodes), answered)
+        verdicts = simulator.judge(record).verdicts
+        for verdict in verdicts:
+            told = [check for check in verdict.rejections if check.class_name]
+            assert bool(told) == (verdict.node in answered)
+            if told:
+                said = answered[verdict.node]
+                assert (told[0].rule, told[0].reason, told[0].message, told[0].class_name) == (
                     said.plugin.value,
                     said.reason,
                     said.message,
                     said.class_name,
                 )
+        passed = [verdict for verdict in verdicts if verdict.passed]
+        coarse = extender.score(record.pod, [verdict.node for verdict in passed]).coarse()
+        added = [verdict.scores.get("SchedulingClass", 0) for verdict in passed]
+        assert added == ([10 * score for score in coarse] or [0] * len(passed))
+
+
+def shop(*, replicas: int, **pod_spec: Any) -> World:
+    """A Deployment of which one pod runs on each of the first nodes of zones a, a and b."""
+    assembly = Assembly()
+    for name, zone in (("n1", "a"), ("n2", "a"), ("n3", "b")):
+        labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone}
+        assembly.add({"apiVersion": "v1", "kind": "Node", "metadata": _meta(name, labels=labels)})
+    assembly.add({"apiVersion": "v1", "kind": "Namespace", "metadata": _meta("shop")})
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "controller": True}
+    meta = {"namespace": "shop", "ownerReferences": [{**owner, "uid": "web"}]}
+    running = [("one", "n1")] if replicas else []
+    for name, node in [*running, ("waits", "")]:
+        spec = {"containers": [{"name": "main"}], "nodeName": node, **pod_spec}
+        assembly.add(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": _meta(name, **meta), "spec": spec}
+        )
+    return world(assembly.finish({}, "shop"))
+
+
+def _meta(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "uid": name, **more}
+
+
+def spread_scores(now: World) -> list[int | None]:
+    judgement = Simulator(now).judge(by_key(now.snapshot)["shop/waits"])
+    return [verdict.scores.get("PodTopologySpread") for verdict in judgement.verdicts]
+
+
+def test_siblings_are_spread_over_nodes_and_zones_without_being_asked() -> None:
+    # n1: ln 5 + 2 for its pod, ln 4 + 4 for its zone: 9. n2: 2 + ln 4 + 4: 7. n3: 2 + 4: 6.
+    # Normalised to 100 * (9 + 6 - score) / 9.
+    assert spread_scores(shop(replicas=1)) == [66, 88, 100]
+    assert spread_scores(shop(replicas=0)) == [100, 100, 100]
+
+
+def test_a_pod_with_a_spread_of_its_own_is_not_spread_besides() -> None:
+    own = {"topologyKey": "none", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+    own_spread = [{**own, "labelSelector": {}}]
+    assert spread_scores(shop(replicas=1, topologySpreadConstraints=own_spread)) == [0, 0, 0]

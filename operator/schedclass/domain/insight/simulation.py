@@ -1,11 +1,12 @@
 """Placing pods in turn, as the schedulers of the cluster would.
 
-Constraints of pod and class are judged by the code that judges them in the cluster; what else
-kube-scheduler looks at is modelled in `capacity`.
+Two judge, as in the cluster: kube-scheduler what stands in the pod, with no notion of classes, and
+the extender what the class adds, by its own code and over an index like its own. What else
+kube-scheduler looks at is modelled in `capacity` and `default_spread`.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -18,9 +19,18 @@ from schedclass.domain.insight.capacity import (
     Capacity,
     Lack,
 )
+from schedclass.domain.insight.default_spread import DefaultSpread
 from schedclass.domain.insight.snapshot import PodRecord
 from schedclass.domain.insight.world import World
-from schedclass.domain.scheduling import WEIGHTS, Decisions, Plugin, Pod, Rejection, Scope
+from schedclass.domain.scheduling import (
+    EXTENDER_UNIT,
+    WEIGHTS,
+    Decisions,
+    Plugin,
+    Pod,
+    Rejection,
+    Scope,
+)
 
 _ORDER: Final = (
     NODE_UNSCHEDULABLE,
@@ -32,6 +42,9 @@ _ORDER: Final = (
     Plugin.POD_AFFINITY.value,
 )
 """kube-scheduler's filters in the order in which it runs them; the class is asked after them."""
+
+
+_NOTHING: Final[Mapping[Plugin, Rejection]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +77,9 @@ class NodeVerdict:
         passed: whether the pod can go there.
         rejections: all that is against it, the decisive one first.
         score: weighted sum as kube-scheduler adds it up; None for a node that did not pass.
-        scores: the score by plugin, 0 to 100, before weighting.
+        scores: the score by plugin, 0 to 100, before weighting; under `SchedulingClass` what the
+            extender adds, which is weighted already.
+        class_scores: of what the extender adds, the score by plugin, 0 to 100, before weighting.
     """
 
     node: str
@@ -72,6 +87,7 @@ class NodeVerdict:
     rejections: tuple[Check, ...] = ()
     score: int | None = None
     scores: dict[str, int] = field(default_factory=dict)
+    class_scores: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +125,11 @@ class Simulator:
         """Count what runs."""
         self._world = world
         self.capacity = Capacity(world.snapshot.nodes, world.snapshot.pods)
-        # Other schedulers never ask about classes, neither about a pod's own nor about those of
-        # its neighbours.
-        self._clusters = {
-            True: world.cluster(),
-            False: world.cluster(with_classes=False),
-        }
-        self._decisions = {
-            ours: Decisions(cluster, Scope.MERGED) for ours, cluster in self._clusters.items()
-        }
+        self._default_spread = DefaultSpread(world)
+        self._in_tree = world.cluster(with_classes=False)
+        self._with_classes = world.cluster(own_terms=False)
+        self._scheduler = Decisions(self._in_tree, Scope.MERGED)
+        self._extender = Decisions(self._with_classes, Scope.CLASS)
 
     def class_applied(self, record: PodRecord) -> str | None:
         """The class that scheduling applies to a pod; None if it goes past all classes.
@@ -144,11 +156,13 @@ class Simulator:
         class_name = self.class_applied(record)
         if record.running:
             self.capacity.remove(record, record.pod.node_name)
+            self._default_spread.remove(record, record.pod.node_name)
         try:
             verdicts = self._verdicts(record, ours, only)
         finally:
             if record.running:
                 self.capacity.add(record, record.pod.node_name)
+                self._default_spread.add(record, record.pod.node_name)
         best = sorted(
             (-(verdict.score or 0), verdict.node) for verdict in verdicts if verdict.passed
         )
@@ -167,13 +181,15 @@ class Simulator:
         """A pod takes its place; later pods see it there."""
         placed = replace(record, pod=record.pod.on(node_name))
         self.capacity.add(placed, node_name)
-        for ours, cluster in self._clusters.items():
-            cluster.put_pod(placed.pod if ours else _without_class(placed).pod)
+        self._default_spread.add(placed, node_name)
+        self._with_classes.put_pod(placed.pod)
+        self._in_tree.put_pod(without_class(placed.pod))
 
     def remove(self, record: PodRecord, node_name: str) -> None:
         """A pod that was counted or placed leaves its node."""
         self.capacity.remove(record, node_name)
-        for cluster in self._clusters.values():
+        self._default_spread.remove(record, node_name)
+        for cluster in (self._in_tree, self._with_classes):
             cluster.remove_pod(record.pod.uid)
 
     def _ours(self, record: PodRecord) -> bool:
@@ -184,35 +200,46 @@ class Simulator:
     def _verdicts(
         self, record: PodRecord, ours: bool, only: Collection[str]
     ) -> tuple[NodeVerdict, ...]:
-        pod = record.pod if ours else _without_class(record).pod
-        cluster, decisions = self._clusters[ours], self._decisions[ours]
-        candidates = sorted(only or cluster.topology.nodes)
-        against = decisions.explain(pod, candidates)
-        rejected = {name: self._checks(record, name, against[name]) for name in candidates}
-        passing = [name for name in candidates if not rejected[name]]
-        scores = dict(zip(passing, self._scores(record, pod, decisions, passing), strict=True))
-        return tuple(
-            NodeVerdict(name, False, rejected[name])
-            if rejected[name]
-            else NodeVerdict(name, True, (), sum(_weighted(scores[name])), scores[name])
+        candidates = sorted(only or self._in_tree.topology.nodes)
+        own = self._scheduler.explain(without_class(record.pod), candidates)
+        added = self._extender.explain(record.pod, candidates) if ours else {}
+        rejected = {
+            name: self._checks(
+                record, name, [*own[name].values(), *added.get(name, _NOTHING).values()]
+            )
             for name in candidates
+        }
+        passing = [name for name in candidates if not rejected[name]]
+        scored = {verdict.node: verdict for verdict in self._scored(record, ours, passing)}
+        return tuple(
+            scored.get(name) or NodeVerdict(name, False, rejected[name]) for name in candidates
         )
 
     def _checks(
-        self, record: PodRecord, name: str, rejections: dict[Plugin, Rejection]
+        self, record: PodRecord, name: str, rejections: Sequence[Rejection]
     ) -> tuple[Check, ...]:
         known = name in self._world.nodes
         lacks = [_modelled(lack) for lack in self.capacity.lacks(record, name)] if known else []
-        judged = [_judged(rejection) for rejection in rejections.values()]
+        judged = [_judged(rejection) for rejection in rejections]
         return tuple(sorted([*lacks, *judged], key=_rank))
 
-    def _scores(
-        self, record: PodRecord, pod: Pod, decisions: Decisions, passing: Sequence[str]
-    ) -> Iterator[dict[str, int]]:
-        found = decisions.score(pod, passing)
+    def _scored(
+        self, record: PodRecord, ours: bool, passing: Sequence[str]
+    ) -> Iterator[NodeVerdict]:
+        own = dict(self._scheduler.score(without_class(record.pod), passing).by_plugin)
+        spread = self._default_spread.scores(record, passing)
+        if spread:
+            own[Plugin.TOPOLOGY_SPREAD] = spread
+        of_class = self._extender.score(record.pod, passing) if ours else None
+        coarse = of_class.coarse() if of_class is not None else []
         for i, name in enumerate(passing):
-            by_plugin = {plugin.value: scores[i] for plugin, scores in found.by_plugin.items()}
-            yield {**by_plugin, **self.capacity.scores(record, name)}
+            scores = {plugin.value: found[i] for plugin, found in own.items()}
+            scores.update(self.capacity.scores(record, name))
+            added: dict[str, int] = {}
+            if of_class is not None and coarse:
+                scores[Plugin.CLASS.value] = coarse[i] * EXTENDER_UNIT
+                added = {plugin.value: found[i] for plugin, found in of_class.by_plugin.items()}
+            yield NodeVerdict(name, True, (), sum(_weighted(scores)), scores, added)
 
 
 def _weighted(scores: dict[str, int]) -> Iterator[int]:
@@ -243,8 +270,9 @@ def _judged(rejection: Rejection) -> Check:
     )
 
 
-def _without_class(record: PodRecord) -> PodRecord:
-    return replace(record, pod=replace(record.pod, class_annotation=None))
+def without_class(pod: Pod) -> Pod:
+    """A pod as a scheduler sees it that knows nothing of classes."""
+    return replace(pod, class_annotation=None)
 
 
 def _message(verdicts: Sequence[NodeVerdict], record: PodRecord) -> str:

@@ -167,7 +167,9 @@ NOT_MODELLED = (
 
 def caveats(world: World) -> tuple[str, ...]:
     """What the answer does not take into account."""
-    found = [f"cordon, ports, resources and preemption are a model; {NOT_MODELLED}"]
+    found = [
+        f"cordon, ports, resources, default spreading and preemption are a model; {NOT_MODELLED}"
+    ]
     if any(record.allocatable is None for record in world.snapshot.nodes):
         found.append("nodes without status.allocatable are taken to have room for everything")
     if not world.snapshot.knows(Part.PODS):

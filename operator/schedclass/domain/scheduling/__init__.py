@@ -10,9 +10,10 @@ from schedclass.domain.scheduling.constraints import CompiledClass, compile_clas
 from schedclass.domain.scheduling.decisions import Decisions
 from schedclass.domain.scheduling.plan import Scope
 from schedclass.domain.scheduling.pods import Pod, parse_pod
-from schedclass.domain.scheduling.verdicts import WEIGHTS, Plugin, Rejection, Scores
+from schedclass.domain.scheduling.verdicts import EXTENDER_UNIT, WEIGHTS, Plugin, Rejection, Scores
 
 __all__ = [
+    "EXTENDER_UNIT",
     "WEIGHTS",
     "Cluster",
     "CompiledClass",

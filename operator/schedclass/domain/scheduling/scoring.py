@@ -54,7 +54,7 @@ class Preferences:
         if self.node_sets:
             scores[Plugin.NODE_AFFINITY] = _most_best(_preference_scores(self.node_sets, nodes))
         if self.spread:
-            scores[Plugin.TOPOLOGY_SPREAD] = _normalised_spread(_spread_scores(self.spread, nodes))
+            scores[Plugin.TOPOLOGY_SPREAD] = normalised_spread(_spread_scores(self.spread, nodes))
         by_key = self._attraction()
         if by_key:
             scores[Plugin.POD_AFFINITY] = _stretched(_attraction_scores(by_key, nodes))
@@ -153,17 +153,17 @@ def _spread_scores(spread: Sequence[BoundSpread], nodes: Sequence[Node]) -> list
             total + (numbers.get(domain, 0) * weight + skew)
             for total, domain in zip(totals, domains, strict=True)
         ]
-    rounded = iter([_round(total) for total in totals])
-    return [next(rounded) if counts else IGNORED for counts in takes_part]
+    whole = iter([rounded(total) for total in totals])
+    return [next(whole) if counts else IGNORED for counts in takes_part]
 
 
-def _round(value: float) -> int:
+def rounded(value: float) -> int:
     """Half away from zero, for values that are not negative (Go's math.Round)."""
     whole = math.floor(value)
     return whole + 1 if value - whole >= 0.5 else whole
 
 
-def _normalised_spread(scores: Sequence[int]) -> list[int]:
+def normalised_spread(scores: Sequence[int]) -> list[int]:
     """Emptiest best; 100 for all if every domain is empty, 0 for nodes that are ignored."""
     taking_part = [score for score in scores if score != IGNORED]
     if not taking_part:

@@ -33,6 +33,9 @@ WEIGHTS: Final[Mapping[Plugin, int]] = {
 
 MAX_NODE_SCORE: Final = 100
 
+EXTENDER_UNIT: Final = 10
+"""kube-scheduler multiplies scores of extenders by MaxNodeScore / MaxExtenderPriority."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
@@ -73,6 +76,16 @@ class Scores:
             weight = WEIGHTS[plugin]
             totals = [total + weight * score for total, score in zip(totals, scores, strict=True)]
         return totals
+
+    def coarse(self) -> list[int]:
+        """The sums as an extender answers them, in units of `EXTENDER_UNIT`.
+
+        Empty if no node is better than another, so that kube-scheduler need not be told.
+        """
+        totals = self.totals()
+        if not totals or min(totals) == max(totals):
+            return []
+        return [round(total / EXTENDER_UNIT) for total in totals]
 
 
 UNKNOWN_NODE: Final = Rejection(
