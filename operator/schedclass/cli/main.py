@@ -172,6 +172,34 @@ def usage(
     return commands.usage(common, class_name)
 
 
+@app.command()
+@command
+def report(
+    common: Common,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="The page to write; - for standard output."
+        ),
+    ],
+    as_of: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="The date on the page, e.g. 2026-05-01T12:00Z, or none; default: now for a "
+            "cluster, none for manifests.",
+        ),
+    ] = "",
+) -> int:
+    """Write one page to look at: tenants, classes and their reach, nodes by zone, violations.
+
+    kubectl schedclass report -o report.html
+    """
+    from schedclass.cli import reporting
+
+    return reporting.report(common, output, as_of)
+
+
 def main() -> None:
     """Run one command: every expected end is one sentence and a code (as SystemExit)."""
     try:

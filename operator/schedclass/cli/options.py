@@ -90,19 +90,22 @@ class Common:
 def command(function: Callable[..., int]) -> Callable[..., None]:
     """Make a command of a function that takes `common` and its own parameters.
 
-    The common options follow the command's own; what the function returns is the exit code.
+    The common options follow the command's own, which replace those of the same name; what the
+    function returns is the exit code.
     """
     own = [p for p in inspect.signature(function).parameters.values() if p.name != "common"]
+    taken = {parameter.name for parameter in own}
     shared = [
         inspect.Parameter(
             field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
         )
         for field in fields(Common)
+        if field.name not in taken
     ]
 
     @functools.wraps(function)
     def run(**given: Any) -> None:
-        common = Common(**{field.name: given.pop(field.name) for field in fields(Common)})
+        common = Common(**{parameter.name: given.pop(parameter.name) for parameter in shared})
         raise typer.Exit(function(common=common, **given))
 
     run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]

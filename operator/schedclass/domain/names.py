@@ -58,6 +58,7 @@ SYSTEM_NAMESPACES: Final = ("kube-*", "cozy-*", "default")
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+REGION_LABEL: Final = "topology.kubernetes.io/region"
 
 LINEAGE_LABELS: Final = (
     "apps.cozystack.io/application.group",

@@ -13,6 +13,7 @@ SLOW = (
     "aiohttp",
     "rich.",
     "yaml",
+    "jinja2",
     "schedclass.domain",
     "schedclass.kube",
 )
@@ -32,7 +33,9 @@ def loaded_by(*arguments: str) -> set[str]:
     return set(done.stderr.splitlines())
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("tree", "--help"), ("simulate", "-h")])
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("tree", "--help"), ("simulate", "-h"), ("report", "-h")]
+)
 def test_help_loads_nothing_that_takes_time(arguments: tuple[str, ...]) -> None:
     loaded = loaded_by(*arguments)
     assert [name for name in loaded if name.startswith(SLOW)] == []
@@ -41,7 +44,7 @@ def test_help_loads_nothing_that_takes_time(arguments: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("",), ["tree", "check", "explain", "simulate", "usage", ":4"]),
+        (("",), ["tree", "check", "explain", "simulate", "usage", "report", ":4"]),
         (("ex",), ["explain", ":4"]),
         (("tree", "--ku"), ["--kubeconfig", ":4"]),
         (("tree", "-o", "j"), ["json", ":4"]),
