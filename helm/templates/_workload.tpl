@@ -23,6 +23,10 @@
 {{- end }}
 {{- with .root.Values.scheduler.extraExtenders }}
 - name: SCHEDCLASS_EXTRA_EXTENDERS
+- name: SCHEDCLASS_NOMINATION
+  value: {{ .root.Values.scheduler.nomination.enabled | quote }}
+- name: SCHEDCLASS_NOMINATION_LEAST_NODES
+  value: {{ int64 .root.Values.scheduler.nomination.leastNodes | quote }}
   value: {{ toJson . | quote }}
 {{- end }}
 {{- else if .root.Values.scheduler.enabled }}

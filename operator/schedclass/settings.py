@@ -208,6 +208,8 @@ class Settings(BaseSettings):
         extra_extenders: further extenders, asked by ours; JSON.
         log_decisions: write a log line for each answer of the extender, see
             `scheduler/decisionlog.py`.
+        nomination: name nodes for pods beforehand while a queue builds up.
+        nomination_least_nodes: with fewer nodes that is never done.
         scheduler_lease: name of the Lease of cozystack-scheduler in `namespace`; empty where
             another installation runs it, so that nothing is known about it.
         drain_seconds: how long the admission server goes on serving after it was told to stop.
@@ -256,6 +258,8 @@ class Settings(BaseSettings):
     ] = ()
     log_decisions: bool = False
     scheduler_lease: Annotated[str, AfterValidator(_lease_name)] = ""
+    nomination: bool = True
+    nomination_least_nodes: Annotated[int, Field(ge=1, le=1_000_000)] = 100
 
     drain_seconds: Annotated[float, Field(ge=0, le=600)] = 5
     max_body_bytes: Annotated[int, Field(ge=1 << 10, le=1 << 28)] = 8 << 20

@@ -153,7 +153,7 @@ def test_arguments_of_plugins_can_be_set(chart: Chart) -> None:
     assert profile["pluginConfig"] == arguments
 
 
-def test_it_writes_bindings_its_lease_and_one_inert_object(chart: Chart) -> None:
+def test_it_writes_bindings_hints_its_lease_and_one_inert_object(chart: Chart) -> None:
     written = {
         grant
         for grant in grants(chart.render(), "scheduler")
@@ -161,6 +161,7 @@ def test_it_writes_bindings_its_lease_and_one_inert_object(chart: Chart) -> None
     }
     assert written == {
         ("ClusterRole", "pods/binding", "create", ""),
+        ("ClusterRole", "pods/status", "patch", ""),
         ("Role", "leases", "create", ""),
         ("Role", "leases", "update", "cozystack-scheduler"),
         ("Role", "csistoragecapacities", "create", ""),
@@ -205,3 +206,20 @@ def test_the_other_roles_know_by_which_lease_it_is_seen_to_live(chart: Chart) ->
 )
 def test_values_that_cannot_work_are_refused(chart: Chart, scheduler: Values, told: str) -> None:
     assert told in chart.refusal({"scheduler": scheduler})
+
+
+def test_hints_are_given_unless_switched_off_and_so_is_the_right_to_write_them(
+    chart: Chart,
+) -> None:
+    right = ("ClusterRole", "pods/status", "patch", "")
+    env = {entry["name"]: entry.get("value") for entry in containers(chart)["extender"]["env"]}
+    assert env["SCHEDCLASS_NOMINATION"] == "true"
+    assert env["SCHEDCLASS_NOMINATION_LEAST_NODES"] == "100"
+    assert right in grants(chart.render(), "scheduler")
+    off: Values = {"scheduler": {"nomination": {"enabled": False, "leastNodes": 5_000_000}}}
+    assert "leastNodes" in chart.refusal(off)
+    off["scheduler"]["nomination"]["leastNodes"] = 1_000_000
+    env = {entry["name"]: entry.get("value") for entry in containers(chart, off)["extender"]["env"]}
+    assert env["SCHEDCLASS_NOMINATION"] == "false"
+    assert env["SCHEDCLASS_NOMINATION_LEAST_NODES"] == "1000000"
+    assert right not in grants(chart.render(off), "scheduler")

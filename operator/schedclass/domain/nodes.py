@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schedclass.domain.findings import Finding, Reason, Severity
+from schedclass.domain.insight.resources import Amounts, parse_amounts
 from schedclass.domain.podfields import REQUIRED, ClassSpec
 from schedclass.domain.rawjson import mapping_or_empty
 from schedclass.domain.selectors import matches_labels, matches_node_selector
@@ -31,6 +32,7 @@ class Node:
         ready: whether its condition `Ready` is `True`.
         unschedulable: whether it is cordoned.
         taints: `spec.taints`.
+        allocatable: `status.allocatable`; None if it is not known or cannot be read.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Node:
     ready: bool = False
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
+    allocatable: Amounts | None = None
 
     @property
     def takes_pods(self) -> bool:
@@ -69,7 +72,15 @@ def parse_node(obj: Mapping[str, Any]) -> Node:
             )
             for taint in _mappings(spec.get("taints"))
         ),
+        allocatable=_allocatable(mapping_or_empty(obj.get("status")).get("allocatable")),
     )
+
+
+def _allocatable(raw: object) -> Amounts | None:
+    try:
+        return parse_amounts(raw, "status.allocatable") or None
+    except ValueError:
+        return None
 
 
 def matches_node(spec: ClassSpec, node: Node) -> bool:

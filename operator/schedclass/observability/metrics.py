@@ -183,6 +183,13 @@ class Metrics:
         return Gauge(f"{PREFIX}_{name}", text, labels, registry=self.registry)
 
     def observe_admission(self, operation: str, decision: str, reason: str, seconds: float) -> None:
+        self._hints = Counter(
+            f"{PREFIX}_extender_hints_total",
+            "Nodes named for pods beforehand (`made`), and what came of it: `used`, `missed`, "
+            "`withdrawn`; or why it was not written: `overtaken`, `failed`.",
+            ("result",),
+            registry=self.registry,
+        )
         """Count one answered review; the signature the admission server calls."""
         self._reviews.labels(operation, decision, reason).inc()
         self._review_seconds.labels(operation).observe(seconds)
@@ -287,3 +294,7 @@ class Metrics:
         """
         encoder, content_type = choose_encoder(accept)
         return encoder(self.registry), content_type
+    def count_hint(self, result: str) -> None:
+        """Count one hint, or what came of one."""
+        self._hints.labels(result).inc()
+

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from schedclass.domain.namespaces import ExcludedNamespaces
 from schedclass.domain.scheduling import Decisions, Pod, Scope
+from schedclass.domain.scheduling.choosing import Chooser
 from schedclass.hosting import stop_on_signals, unless_stopped
 from schedclass.kube.client import KubeClient
 from schedclass.kube.reflector import Reflector
@@ -18,8 +19,10 @@ from schedclass.observability.probes import Check, ProbeServer, recent, synced, 
 from schedclass.scheduler.binding import Binder
 from schedclass.scheduler.chained import ChainedExtenders
 from schedclass.scheduler.decisionlog import DecisionLog
+from schedclass.scheduler.hints import HintResult, Hints
 from schedclass.scheduler.inflight import InFlight
 from schedclass.scheduler.judge import Judge
+from schedclass.scheduler.nominator import Nominator
 from schedclass.scheduler.nudge import Nudger
 from schedclass.scheduler.server import ExtenderServer
 from schedclass.scheduler.service import Extender, verbs
@@ -65,6 +68,8 @@ class ExtenderRole:
         self._chained = ChainedExtenders(settings.extra_extenders, self._whole_nodes.get)
         if not all(extender.node_cache_capable for extender in settings.extra_extenders):
             self._state.indexes["whole-nodes"] = self._whole_nodes
+        self._hints = Hints(self._state, observe=self._count_hint)
+        self._nominator = self._new_nominator() if settings.nomination else None
         binder = Binder(client, self._state, decisions, in_flight, on_forgotten=self._nudger.news)
         extender = Extender(
             self._state,
@@ -74,6 +79,8 @@ class ExtenderRole:
             binder,
             chained=self._chained,
             observe=self._metrics.count_extender,
+            on_asked=self._asked,
+            on_preempt=self._hints.preempts,
         )
         answers = verbs(extender)
         if settings.log_decisions:
@@ -108,9 +115,10 @@ class ExtenderRole:
         async with probes, self._chained, self._server, asyncio.TaskGroup() as group:
             feeding = group.create_task(self._feed())
             nudging = group.create_task(self._nudge())
+            nominating = group.create_task(self._nominate())
             await unless_stopped(stop, asyncio.Event().wait())
-            feeding.cancel()
-            nudging.cancel()
+            for task in (feeding, nudging, nominating):
+                task.cancel()
 
     async def _feed(self) -> None:
         """Everything that pods are judged by first, so that each pod is indexed once."""
@@ -143,6 +151,31 @@ class ExtenderRole:
         gc.freeze()
         logger.info("all is known: %d pods", len(self._state.pods))
         await self._nudger.run()
+
+    def _new_nominator(self) -> Nominator:
+        # Over all that a pod demands: kube-scheduler's own plugins come after the choice.
+        decisions = Decisions(self._state.cluster, Scope.MERGED)
+        return Nominator(
+            self._client,
+            self._state,
+            self._hints,
+            Chooser(self._state.cluster, decisions, self._hints.room),
+            least_nodes=self._settings.nomination_least_nodes,
+            observe=self._count_hint,
+        )
+
+    async def _nominate(self) -> None:
+        if self._nominator is not None:
+            await self._state.pods.wait_synced()
+            await self._nominator.run()
+
+    def _asked(self, uid: str, names: list[str]) -> None:
+        self._hints.asked(uid, names)
+        if self._nominator is not None:
+            self._nominator.news()
+
+    def _count_hint(self, result: HintResult) -> None:
+        self._metrics.count_hint(result.value)
 
     def _reflector(
         self, path: str, store: Store[Any], *, factor: int = 1, **options: Any

@@ -17,6 +17,9 @@ from schedclass.scheduler.waiting import RefusedPods
 Observe = Callable[[str, str], None]
 """Receives verb and result."""
 
+Asked = Callable[[str, list[str]], None]
+"""Receives the uid of a pod that is being tried, and the nodes it is tried on."""
+
 
 class Extender:
     """Answers filter, prioritize, preempt and bind."""
@@ -31,8 +34,22 @@ class Extender:
         *,
         chained: ChainedExtenders,
         observe: Observe = lambda _verb, _result: None,
+        on_asked: Asked = lambda _uid, _names: None,
+        on_preempt: Callable[[str], None] = lambda _uid: None,
     ) -> None:
-        """All parts work on the same state."""
+        """All parts work on the same state.
+
+        Args:
+            state: what is known.
+            decisions: on its index.
+            in_flight: pods on their way to bind.
+            refused: pods that were refused.
+            binder: binds.
+            chained: further extenders.
+            observe: counts answers.
+            on_asked: called when a pod is tried.
+            on_preempt: called with the uid of a pod for which victims are looked for.
+        """
         self._state = state
         self._decisions = decisions
         self._judge = Judge(state, decisions)
@@ -41,6 +58,8 @@ class Extender:
         self._binder = binder
         self._chained = chained
         self._observe = observe
+        self._on_asked = on_asked
+        self._on_preempt = on_preempt
 
     async def filter(self, body: bytes) -> bytes:
         """Which of the candidates the class leaves open.
@@ -57,12 +76,14 @@ class Extender:
         pod = _readable(lambda: self._state.current(request.pod))
         self._refused.tried(pod.uid)
         self._in_flight.settled(pod.uid)
-        if len(self._in_flight):
+        names = request.names
+        self._on_asked(pod.uid, names)
+        # Asked about one node only, as for a hint, a yes needs no wait: bind decides.
+        if len(self._in_flight) and not (len(names) == 1 and self._judge.filter(pod, names)):
             cluster = self._state.cluster
             waited = await self._in_flight.wait_for(lambda other: interact(cluster, other, pod))
             if waited:
                 self._observe("wait", "settled")
-        names = request.names
         doubtful = self._binder.doubtful_node(pod.uid)
         if doubtful is not None:
             names = [name for name in names if name == doubtful]
@@ -141,6 +162,7 @@ class Extender:
             self._observe("preempt", "unready")
             return protocol.preempt_answer({})
         pod = _readable(lambda: self._state.current(request.pod))
+        self._on_preempt(pod.uid)
         kept = {
             name: victims
             for name, victims in request.victims.items()

@@ -25,7 +25,8 @@ class SchedulerState:
         known: namespaces with their tree, tenants, classes and nodes.
         pods: pods that are not finished.
         cluster: what decisions read.
-        nominated: pods without a node to which `status.nominatedNodeName` promises one, by uid.
+        nominated: pods without a node to which a preemption promises one, by uid. Hints of our
+            own (see nominator.py) promise nothing.
         indexes: the stores without which nothing is decided, by resource.
     """
 
@@ -155,7 +156,7 @@ class SchedulerState:
     def _note_nominations(self, old: Pod | None, new: Pod | None) -> None:
         if old is not None and self.nominated.pop(old.uid, None) is not None:
             self._nominations += 1
-        if new is not None and new.nominated_node and not new.node_name:
+        if new is not None and new.nominated_node and not (new.node_name or new.hinted):
             self.nominated[new.uid] = new
             self._nominations += 1
 

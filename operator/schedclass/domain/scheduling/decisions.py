@@ -11,7 +11,7 @@ from typing import Final
 from schedclass.domain.nodes import Node
 from schedclass.domain.scheduling.cluster import Cluster
 from schedclass.domain.scheduling.holdings import Holdings
-from schedclass.domain.scheduling.plan import Planner, Scope, subject_of
+from schedclass.domain.scheduling.plan import Planner, Scope, Subject, subject_of
 from schedclass.domain.scheduling.pods import Pod
 from schedclass.domain.scheduling.rules import Reasons, Rule
 from schedclass.domain.scheduling.scoring import Preferences, preferences
@@ -34,6 +34,10 @@ class _Plan:
         self._planner = Planner(cluster, subject_of(cluster, pod, cls), scope, self._holdings)
         self.rules: tuple[Rule, ...] = self._planner.rules()
         self._preferences: Preferences | None = None
+
+    @property
+    def subject(self) -> Subject:
+        return self._planner.subject
 
     @property
     def preferences(self) -> Preferences:
@@ -138,6 +142,10 @@ class Decisions:
         """Whether anything but the running pods' own terms can make one node better."""
         wishes = self._plan(pod).preferences
         return bool(wishes.node_sets or wishes.terms or wishes.spread)
+
+    def subject(self, pod: Pod) -> Subject:
+        """A pod together with its class, as compiled; shared by all pods that look alike."""
+        return self._plan(pod).subject
 
     @property
     def plans(self) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from schedclass.domain import names
+from schedclass.domain.insight.resources import Demand
 from schedclass.domain.scheduling.constraints import (
     NO_CONSTRAINTS,
     Constraints,
@@ -13,6 +14,7 @@ from schedclass.domain.scheduling.constraints import (
     canonical_json,
     pod_constraints,
 )
+from schedclass.domain.scheduling.prospects import demand_of, is_hintable, is_hinted, was_tried
 
 _FINISHED: Final = ("Succeeded", "Failed")
 _NO_TOLERANCE: Final = Tolerance(())
@@ -36,6 +38,10 @@ class Pod:
         priority: `spec.priority`.
         own: the constraints in its spec.
         tolerance: its tolerations.
+        demand: what it takes of its node; None if that is not known.
+        hintable: whether a node may be named for it beforehand (see `prospects`).
+        hinted: whether `nominated_node` is such a hint of ours.
+        tried: whether it has no node and kube-scheduler found none at its last attempt.
         resource_version: version of the object read; not compared.
     """
 
@@ -52,6 +58,10 @@ class Pod:
     priority: int = 0
     own: Constraints = NO_CONSTRAINTS
     tolerance: Tolerance = _NO_TOLERANCE
+    demand: Demand | None = None
+    hintable: bool = False
+    hinted: bool = False
+    tried: bool = False
     resource_version: str = field(default="", compare=False)
 
     def on(self, node_name: str) -> "Pod":
@@ -72,6 +82,7 @@ def parse_pod(obj: Mapping[str, Any]) -> Pod:
     annotations = _mapping(metadata.get("annotations"), "metadata.annotations")
     namespace, name = _text(metadata, "namespace"), _text(metadata, "name")
     priority = spec.get("priority")
+    bound = bool(spec.get("nodeName"))
     return Pod(
         uid=_text(metadata, "uid") or f"{namespace}/{name}",
         namespace=namespace,
@@ -92,6 +103,10 @@ def parse_pod(obj: Mapping[str, Any]) -> Pod:
         priority=priority if isinstance(priority, int) else 0,
         own=_own_constraints(spec),
         tolerance=_tolerance(spec),
+        demand=demand_of(spec),
+        hintable=not bound and is_hintable(spec, status),
+        hinted=not bound and is_hinted(metadata, status),
+        tried=not bound and was_tried(status),
         resource_version=_text(metadata, "resourceVersion"),
     )
 

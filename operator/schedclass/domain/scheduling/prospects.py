@@ -1,0 +1,90 @@
+"""What has to be known of a pod to name a node for it before kube-scheduler looks at it."""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import orjson
+
+from schedclass.domain import names
+from schedclass.domain.insight.resources import Demand, parse_demand
+
+_BESIDE_CONTAINERS: Final = ("initContainers", "overhead", "resources", "hostNetwork")
+"""Fields of a pod spec that ask for resources or ports beside its containers."""
+
+_ANYWHERE: Final = frozenset(
+    ("configMap", "downwardAPI", "emptyDir", "hostPath", "image", "projected", "secret")
+)
+"""Kinds of volumes that bind a pod to no node."""
+
+_TOGETHER: Final = ("resourceClaims", "workloadRef", "schedulingGroup")
+"""Fields by which devices, or the placement of other pods, decide on the node as well."""
+
+
+def demand_of(spec: Mapping[str, Any]) -> Demand | None:
+    """What a pod takes of its node; None if that cannot be read.
+
+    Pods of one workload share the result.
+    """
+    try:
+        containers: list[Mapping[str, Any]] = spec.get("containers") or []
+        special = any(spec.get(field) for field in _BESIDE_CONTAINERS)
+        if special or any("ports" in container for container in containers):
+            return parse_demand(spec)
+        return _demand(orjson.dumps([container.get("resources") for container in containers]))
+    except (ValueError, TypeError, AttributeError):
+        return None
+
+
+@lru_cache(maxsize=4096)
+def _demand(resources: bytes) -> Demand:
+    return parse_demand({"containers": [{"resources": item} for item in orjson.loads(resources)]})
+
+
+def is_hintable(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    """Whether a node may be named for a pod of our scheduler.
+
+    Not if something decides on its node that we do not know of: volumes, devices, other pods of
+    its group. One that was tried before, or that a preemption promised a node, is left to
+    kube-scheduler.
+    """
+    return (
+        spec.get("schedulerName") == names.SCHEDULER_NAME
+        and not spec.get("nodeName")
+        and not spec.get("schedulingGates")
+        and not status.get("nominatedNodeName")
+        and not was_tried(status)
+        and not any(spec.get(field) for field in _TOGETHER)
+        and all(_ANYWHERE.issuperset(volume.keys() - {"name"}) for volume in _volumes(spec))
+    )
+
+
+def was_tried(status: Mapping[str, Any]) -> bool:
+    """Whether kube-scheduler found no node for a pod at its last attempt."""
+    return any(
+        isinstance(condition, Mapping)
+        and condition.get("type") == "PodScheduled"
+        and condition.get("status") == "False"
+        and condition.get("reason") != "SchedulingGated"
+        for condition in status.get("conditions") or ()
+    )
+
+
+def is_hinted(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
+    """Whether `status.nominatedNodeName` was written by us, as a hint, and not by a preemption.
+
+    The API server keeps account of who wrote a field, and gives it to the next one who changes it
+    (server-side apply, KEP-555). So the answer survives our restarts and fits every replica.
+    """
+    if not status.get("nominatedNodeName"):
+        return False
+    return any(
+        isinstance(entry, Mapping)
+        and entry.get("manager") == names.FIELD_MANAGER
+        and "f:nominatedNodeName" in ((entry.get("fieldsV1") or {}).get("f:status") or ())
+        for entry in metadata.get("managedFields") or ()
+    )
+
+
+def _volumes(spec: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    return (volume for volume in spec.get("volumes") or () if isinstance(volume, Mapping))

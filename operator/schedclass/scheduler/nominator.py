@@ -1,0 +1,193 @@
+"""Names nodes for pods while a queue builds up: kube-scheduler then need not look at all nodes.
+
+kube-scheduler tries a pod first on the node of its `status.nominatedNodeName`, with all its plugins
+and with our filter. If that fits, no other node is looked at; if it does not, all are, as ever. So
+a hint is never a verdict: a wrong one costs a look at one node.
+"""
+
+import asyncio
+import logging
+from contextlib import ExitStack
+from typing import Final
+
+from schedclass.domain.scheduling import Pod
+from schedclass.domain.scheduling.choosing import Chooser
+from schedclass.kube.client import KubeClient, resource_path
+from schedclass.kube.errors import ApiError, Conflict, NotFound, Unreachable
+from schedclass.kube.reflector import Delays
+from schedclass.kube.transport import Json
+from schedclass.scheduler.hints import Hint, HintResult, Hints, Observe
+from schedclass.scheduler.state import SchedulerState
+
+logger = logging.getLogger(__name__)
+
+LEAST_QUEUE: Final = 4
+"""With fewer pods waiting, kube-scheduler has popped them before a hint can reach it."""
+
+WINDOW: Final = 64
+"""Hints given and not yet used: what can be wrong at once."""
+
+BATCH: Final = 32
+"""Nodes chosen before requests get their turn."""
+
+WRITERS: Final = 8
+"""Hints written at the same time."""
+
+WRITE_SECONDS: Final = 5.0
+LIST_SECONDS: Final = 10.0
+"""After this all nodes are looked at again, so that those that were emptied count as such."""
+
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 60.0
+"""After a hint that could not be written."""
+
+
+class Nominator:
+    """Gives hints, and takes wrong ones back."""
+
+    def __init__(  # noqa: PLR0913 - the parts it ties together
+        self,
+        client: KubeClient,
+        state: SchedulerState,
+        hints: Hints,
+        chooser: Chooser,
+        *,
+        least_nodes: int,
+        observe: Observe = lambda _: None,
+    ) -> None:
+        """Nothing is requested before `run`.
+
+        Args:
+            client: who writes.
+            state: the stores and the index.
+            hints: the books.
+            chooser: on that index and the room of the books.
+            least_nodes: with fewer nodes, looking at all of them is cheaper than a hint.
+            observe: receives what becomes of hints.
+        """
+        self._client = client
+        self._state = state
+        self._hints = hints
+        self._chooser = chooser
+        self._least_nodes = least_nodes
+        self._observe = observe
+        self._news = asyncio.Event()
+        self._listed_at = 0.0
+        self._delays = Delays(FIRST_PAUSE, LONGEST_PAUSE)
+        self._writers = asyncio.Semaphore(WRITERS)
+        self._trouble = False
+        state.pods.on_change(lambda _key, _old, _new: self.news())
+        state.known.nodes.on_change(lambda _key, _old, _new: chooser.nodes_changed())
+
+    def news(self) -> None:
+        """Something happened that may call for hints."""
+        if not self._news.is_set() and (self._pays() or self._hints.has_failed):
+            self._news.set()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            await self._news_or_stale()
+            self._trouble = False
+            await self._withdraw()
+            while not self._trouble and self._pays():
+                await self._give(self._plan())
+            if self._trouble:
+                await asyncio.sleep(self._delays.next())
+            else:
+                self._delays.reset()
+
+    async def _news_or_stale(self) -> None:
+        try:
+            async with asyncio.timeout(1.0 if self._hints.given else None):
+                await self._news.wait()
+        except TimeoutError:
+            return
+        self._news.clear()
+
+    def _pays(self) -> bool:
+        """Whether hints are worth their price now."""
+        hints = self._hints
+        return (
+            hints.waiting >= LEAST_QUEUE
+            and len(hints.given) <= WINDOW - BATCH
+            and len(self._state.known.nodes) >= self._least_nodes
+            and hints.active
+            and self._state.problem() is None
+        )
+
+    def _plan(self) -> list[Hint]:
+        """Choose nodes for the next pods; each choice counts for those after it."""
+        now = asyncio.get_running_loop().time()
+        if now - self._listed_at > LIST_SECONDS:
+            self._listed_at = now
+            self._chooser.nodes_changed()
+        pods = self._hints.next(BATCH)
+        chooser, cluster = self._chooser, self._state.cluster
+        chosen = []
+        with ExitStack() as stack:
+            entangled = any(chooser.is_entangled(pod) for pod in pods)
+            if entangled:
+                others = [hint.pod.on(hint.node) for hint in self._hints.reserved()]
+                stack.enter_context(cluster.supposing(present=others))
+            for pod in pods:
+                node = chooser.choose(pod)
+                if node is None:
+                    continue
+                chosen.append(self._hints.reserve(pod, node))
+                if entangled:
+                    stack.enter_context(cluster.supposing(present=(pod.on(node),)))
+        return chosen
+
+    async def _give(self, hints: list[Hint]) -> None:
+        if not hints:
+            await asyncio.sleep(0)
+            return
+        await asyncio.gather(*(self._write(hint, hint.node) for hint in hints))
+
+    async def _withdraw(self) -> None:
+        wrong = self._hints.wrong()
+        if wrong and self._hints.active:
+            await asyncio.gather(*(self._write(hint, None) for hint in wrong))
+
+    async def _write(self, hint: Hint, node: str | None) -> None:
+        async with self._writers:
+            pod = hint.pod
+            if self._trouble or (node is not None and self._is_late(pod)):
+                if node is not None:
+                    self._hints.drop(pod.uid)
+                return
+            try:
+                async with asyncio.timeout(WRITE_SECONDS):
+                    raw = await self._client.merge_patch(_path(pod), _status(pod, node))
+            except (Conflict, NotFound):
+                # Whoever changed the pod meanwhile was not to be overruled, least a preemption.
+                self._over(hint, node, HintResult.OVERTAKEN)
+                return
+            except (ApiError, Unreachable, TimeoutError) as error:
+                self._trouble = True
+                logger.warning("a hint could not be written, will pause: %s", error or "timed out")
+                self._over(hint, node, HintResult.FAILED)
+                return
+        self._observe(HintResult.WITHDRAWN if node is None else HintResult.MADE)
+        self._state.pods.apply("MODIFIED", raw)
+
+    def _is_late(self, pod: Pod) -> bool:
+        """Whether kube-scheduler is trying the pod already, or it is bound or gone."""
+        known = self._state.pod(pod.namespace, pod.name, pod.uid)
+        return known is None or bool(known.node_name) or not self._hints.is_untried(pod.uid)
+
+    def _over(self, hint: Hint, node: str | None, result: HintResult) -> None:
+        self._observe(result)
+        if node is not None:
+            self._hints.drop(hint.pod.uid)
+
+
+def _path(pod: Pod) -> str:
+    return resource_path("v1", "pods", namespace=pod.namespace, name=pod.name, subresource="status")
+
+
+def _status(pod: Pod, node: str | None) -> Json:
+    """Only over the version that the choice rests on: nobody else's nomination is overwritten."""
+    metadata = {"uid": pod.uid, "resourceVersion": pod.resource_version}
+    return {"metadata": metadata, "status": {"nominatedNodeName": node}}

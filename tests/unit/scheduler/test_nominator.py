@@ -1,0 +1,314 @@
+"""Hints: who gets one, what becomes of it, and that a wrong one is taken back."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+from schedclass.domain import names
+from schedclass.domain.scheduling import Decisions, Scope
+from schedclass.domain.scheduling.choosing import Chooser
+from schedclass.scheduler import nominator as module
+from schedclass.scheduler.hints import ACTIVE_SECONDS, STALE_SECONDS, HintResult, Hints
+from schedclass.scheduler.judge import Judge
+from schedclass.scheduler.nominator import Nominator
+from tests.stubapi import Answer, Json, StubApi, eventually, failure, stub_api, stub_client
+from tests.unit.scheduler.world import APART, ZONE, World, raw_node, raw_pod
+
+SIZE = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+OURS = {
+    "manager": names.FIELD_MANAGER,
+    "fieldsV1": {"f:status": {"f:nominatedNodeName": {}}},
+    "subresource": "status",
+}
+THEIRS = {**OURS, "manager": "kube-scheduler"}
+
+
+def node(name: str, zone: str = "a") -> Json:
+    return {**raw_node(name, zone), "status": {"allocatable": SIZE}}
+
+
+def waiting(name: str, version: int = 1, *, priority: int = 0, **spec: Any) -> Json:
+    raw = raw_pod(name, version=version)
+    raw["spec"] = {
+        "schedulerName": names.SCHEDULER_NAME,
+        "priority": priority,
+        "containers": [{"resources": {"requests": {"cpu": "100m"}}}],
+        **spec,
+    }
+    return raw
+
+
+def hinted(raw: Json, to: str, version: int, *, tried: bool = False, by: Json = OURS) -> Json:
+    conditions = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
+    return {
+        **raw,
+        "metadata": {**raw["metadata"], "resourceVersion": str(version), "managedFields": [by]},
+        "status": {"nominatedNodeName": to, "conditions": conditions if tried else []},
+    }
+
+
+def status_path(name: str) -> str:
+    return f"/api/v1/namespaces/team/pods/{name}/status"
+
+
+@dataclass
+class Scene:
+    api: StubApi
+    world: World
+    hints: Hints
+    nominator: Nominator
+    results: Counter[HintResult]
+    now: list[float]
+    pods: dict[str, Json] = field(default_factory=dict)
+
+    def create(self, *raws: Json) -> None:
+        for raw in raws:
+            name = raw["metadata"]["name"]
+            self.pods[name] = raw
+            self.api.script("PATCH", status_path(name), self._patched(name))
+            self.world.watch(raw, "ADDED")
+
+    def _patched(self, name: str) -> Answer:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            body = await request.json()
+            raw = self.pods[name]
+            if body["metadata"]["resourceVersion"] != raw["metadata"]["resourceVersion"]:
+                return await failure(409, "Conflict", "somebody was faster")(request)
+            to = body["status"]["nominatedNodeName"] or ""
+            raw = hinted(raw, to, int(raw["metadata"]["resourceVersion"]) + 1)
+            self.pods[name] = raw
+            return web.json_response(raw)
+
+        return answer
+
+    def asked(self, name: str, *nodes: str) -> None:
+        self.hints.asked(f"uid-{name}", list(nodes))
+        self.nominator.news()
+
+    def queue(self, count: int, **spec: Any) -> list[str]:
+        """So many pods wait, and the first of them is being tried."""
+        found = [f"p{number}" for number in range(count)]
+        self.create(*(waiting(name, **spec) for name in found))
+        self.asked("p0", "n1", "n2", "n3")
+        return found
+
+    def given(self) -> dict[str, str]:
+        """Pods and the nodes last named for them, as the API server was told."""
+        found = {}
+        for one in self.api.requests:
+            if one.method == "PATCH":
+                found[one.path.split("/")[-2]] = one.body["status"]["nominatedNodeName"]
+        return found
+
+
+@asynccontextmanager
+async def scene(*nodes: Json, least_nodes: int = 1, **spec: Any) -> AsyncIterator[Scene]:
+    world = World(*(nodes or (node("n1"), node("n2"), node("n3"))), **spec)
+    results: Counter[HintResult] = Counter()
+    now = [1000.0]
+
+    def observe(result: HintResult) -> None:
+        results[result] += 1
+
+    async with stub_api() as api, stub_client(api) as client:
+        hints = Hints(world.state, observe=observe, clock=lambda: now[0])
+        decisions = Decisions(world.state.cluster, Scope.MERGED)
+        chooser = Chooser(world.state.cluster, decisions, hints.room)
+        nominator = Nominator(
+            client, world.state, hints, chooser, least_nodes=least_nodes, observe=observe
+        )
+        running = asyncio.create_task(nominator.run())
+        yield Scene(api, world, hints, nominator, results, now)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def quiet(s: Scene) -> None:
+    """Lets the nominator do what it would do."""
+    s.nominator.news()
+    await asyncio.sleep(0.05)
+
+
+async def test_pods_behind_the_head_of_a_queue_get_a_node_each() -> None:
+    async with scene(nodeSelector={ZONE: "a"}) as s:
+        found = s.queue(9)
+        await eventually(lambda: s.results[HintResult.MADE] == 6)
+        assert sorted(s.given()) == found[3:]  # p0 is being tried, two are left to be popped
+        assert set(s.given().values()) <= {"n1", "n2", "n3"}
+        for name in found[3:]:
+            assert s.world.pod(name).hinted
+
+
+async def test_a_hint_rests_on_the_version_that_was_seen() -> None:
+    async with scene(nodeSelector={ZONE: "a"}) as s:
+        found = s.queue(9)
+        s.pods["p5"] = hinted(s.pods["p5"], "n2", 7, by=THEIRS)  # a preemption, not yet seen
+        await eventually(lambda: s.results[HintResult.OVERTAKEN] == 1)
+        await eventually(lambda: s.results[HintResult.MADE] == 5)
+        assert s.pods["p5"]["status"]["nominatedNodeName"] == "n2"
+        assert "uid-p5" not in s.hints.given
+        assert s.hints.room.place_of("uid-p5") is None
+        assert len(found) == 9
+
+
+async def test_a_short_queue_a_small_cluster_and_an_idle_scheduler_get_none() -> None:
+    async with scene(nodeSelector={ZONE: "a"}) as s:
+        s.queue(4)
+        await quiet(s)
+        assert s.given() == {}
+    async with scene(nodeSelector={ZONE: "a"}, least_nodes=4) as s:
+        s.queue(9)
+        await quiet(s)
+        assert s.given() == {}
+    async with scene(nodeSelector={ZONE: "a"}) as s:
+        s.create(*(waiting(f"p{number}") for number in range(9)))
+        await quiet(s)
+        assert s.given() == {}
+        s.asked("p0", "n1")
+        s.now[0] += ACTIVE_SECONDS + 1  # another replica's kube-scheduler has taken over
+        s.create(*(waiting(f"q{number}") for number in range(9)))
+        await quiet(s)
+        made = len(s.given())
+        s.create(*(waiting(f"r{number}") for number in range(9)))
+        await quiet(s)
+        assert len(s.given()) == made
+
+
+async def test_only_pods_whose_node_nothing_else_decides_get_one() -> None:
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    async with scene(nodeSelector={ZONE: "a"}) as s:
+        s.create(
+            waiting("volume", volumes=[claim]),
+            waiting("config", volumes=[{"name": "c", "configMap": {"name": "c"}}]),
+            waiting("gated", schedulingGates=[{"name": "g"}]),
+            waiting("devices", resourceClaims=[{"name": "gpu"}]),
+            waiting("port", containers=[{"ports": [{"containerPort": 1, "hostPort": 1}]}]),
+            waiting("other", schedulerName="default-scheduler"),
+            hinted(waiting("tried"), "", 1, tried=True),
+            hinted(waiting("preempts"), "n1", 1, by=THEIRS),
+        )
+        s.queue(9)
+        await eventually(lambda: s.results[HintResult.MADE] >= 6)
+        await quiet(s)
+        others = set(s.given()) - {f"p{number}" for number in range(9)}
+        assert others <= {"config"}
+
+
+async def test_those_of_higher_priority_come_first() -> None:
+    async with scene(nodeSelector={ZONE: "a"}) as s:
+        s.create(*(waiting(f"low{number}") for number in range(4)))
+        s.create(*(waiting(f"high{number}", priority=5) for number in range(5)))
+        s.asked("low0", "n1", "n2", "n3")
+        await eventually(lambda: s.results[HintResult.MADE] == 6)
+        assert set(s.given()) >= {"high2", "high3", "high4"}
+        order = list(s.hints.given)
+        assert order[:3] == ["uid-high2", "uid-high3", "uid-high4"]
+
+
+async def test_hints_of_one_burst_respect_one_another() -> None:
+    nodes = [node(f"n{number}") for number in range(1, 13)]
+    async with scene(*nodes, **APART) as s:
+        s.queue(13)
+        await eventually(lambda: s.results[HintResult.MADE] == 10)
+        assert len(set(s.given().values())) == 10
+
+
+async def test_no_more_than_a_window_is_ever_open() -> None:
+    async with scene(nodeSelector={ZONE: "a"}) as s:
+        s.queue(module.WINDOW * 3)
+        await eventually(lambda: s.results[HintResult.MADE] >= module.WINDOW - module.BATCH)
+        await quiet(s)
+        assert s.results[HintResult.MADE] <= module.WINDOW
+        for name in list(s.given()):
+            bound = raw_pod(name, "n1", version=9)
+            s.world.watch(bound)
+        await eventually(lambda: s.results[HintResult.MADE] >= module.WINDOW * 2 - module.BATCH)
+
+
+async def test_a_pod_that_is_bound_where_it_was_hinted_counts_as_used() -> None:
+    async with scene(nodeSelector={ZONE: "a"}) as s:
+        s.queue(9)
+        await eventually(lambda: s.results[HintResult.MADE] == 6)
+        to = s.given()["p3"]
+        s.asked("p3", to)
+        s.world.watch(raw_pod("p3", to, version=9))
+        other = next(name for name in ("n1", "n2", "n3") if name != s.given()["p4"])
+        s.world.watch(raw_pod("p4", other, version=9))
+        assert s.results[HintResult.USED] == 1
+        assert s.results[HintResult.MISSED] == 1
+
+
+async def test_a_hint_that_led_nowhere_is_taken_back_and_not_repeated() -> None:
+    async with scene(nodeSelector={ZONE: "a"}) as s:
+        s.queue(9)
+        await eventually(lambda: s.results[HintResult.MADE] == 6)
+        s.asked("p3", "n1", "n2", "n3")  # all nodes: the hinted one did not fit
+        assert s.hints.room.place_of("uid-p3") is None
+        s.pods["p3"] = hinted(s.pods["p3"], s.given()["p3"], 5, tried=True)
+        s.world.watch(s.pods["p3"])
+        await eventually(lambda: s.results[HintResult.WITHDRAWN] == 1)
+        assert s.given()["p3"] is None
+        assert s.results[HintResult.MISSED] == 1
+        before = len(s.api.requests)
+        await quiet(s)
+        assert len(s.api.requests) == before
+
+
+async def test_a_hint_that_nobody_tries_is_taken_back() -> None:
+    async with scene(nodeSelector={ZONE: "a"}) as s:
+        s.queue(9)
+        await eventually(lambda: s.results[HintResult.MADE] == 6)
+        s.now[0] += STALE_SECONDS + 1
+        s.asked("p1", "n1")
+        await eventually(lambda: s.results[HintResult.WITHDRAWN] == 6)
+        assert set(s.given().values()) == {None}
+        assert not s.hints.given
+
+
+async def test_a_hint_of_an_earlier_life_or_of_another_replica_is_known_as_such() -> None:
+    async with scene(nodeSelector={ZONE: "a"}) as s:
+        s.create(hinted(waiting("old"), "gone", 3, tried=True))
+        s.asked("other", "n1")
+        await eventually(lambda: s.results[HintResult.WITHDRAWN] == 1)
+        assert s.given() == {"old": None}
+
+
+async def test_what_a_preemption_names_is_never_touched() -> None:
+    async with scene(nodeSelector={ZONE: "a"}) as s:
+        s.create(hinted(waiting("one"), "n1", 3, tried=True, by=THEIRS))
+        # Of our own hint, where kube-scheduler has chosen victims on that very node.
+        s.hints.preempts("uid-two")
+        s.create(hinted(waiting("two"), "n1", 3, tried=True))
+        s.now[0] += STALE_SECONDS + 1
+        s.asked("other", "n1")
+        await quiet(s)
+        assert s.given() == {}
+
+
+async def test_a_hint_shuts_no_node_for_others_but_a_promise_does() -> None:
+    async with scene(**APART) as s:
+        judge = Judge(s.world.state, s.world.decisions)
+        s.create(hinted(waiting("one"), "n1", 3), waiting("two"))
+        assert judge.filter(s.world.pod("two"), ["n1", "n2"]) == ["n1", "n2"]
+        s.world.watch(hinted(waiting("one"), "n1", 4, by=THEIRS))
+        assert judge.filter(s.world.pod("two"), ["n1", "n2"]) == ["n2"]
+
+
+async def test_while_hints_cannot_be_written_there_is_a_pause() -> None:
+    async with scene(nodeSelector={ZONE: "a"}) as s:
+        found = [f"p{number}" for number in range(30)]
+        s.create(*(waiting(name) for name in found))
+        for name in found:
+            answer = failure(403, "Forbidden", "pods/status is forbidden")
+            s.api.script("PATCH", status_path(name), answer)
+        s.asked("p0", "n1")
+        await eventually(lambda: s.results[HintResult.FAILED] >= 1)
+        await quiet(s)
+        assert len(s.given()) <= module.WRITERS
+        assert not s.hints.given
+        assert s.world.state.cluster.version >= 0
