@@ -73,7 +73,11 @@ def status_schema() -> Schema:
                 "type": "boolean",
             },
             "pods": _count("Pods of those namespaces that have not ended."),
-            "violatingPods": _count("How many of them break the class where they run."),
+            "violatingPods": _count("How many of them break or escape the class."),
+            "lastEvaluated": string_schema(
+                "When these two numbers, or what Compliant says of them, last changed.",
+                format="date-time",
+            ),
         },
     )
     # On the object itself: what a client sends as status at create is dropped, the default is not.

@@ -12,21 +12,23 @@
 - name: SCHEDCLASS_WEBHOOK_PORT
   value: {{ .root.Values.webhook.port | quote }}
 {{- end }}
+{{- if has .role (list "extender" "controller") }}
+- name: SCHEDCLASS_DEFAULT_LABEL_SELECTOR_KEYS
+  value: {{ join "," .root.Values.scheduler.defaultLabelSelectorKeys | quote }}
+{{- end }}
 {{- if eq .role "extender" }}
 - name: SCHEDCLASS_EXTENDER_PORT
   value: {{ .root.Values.scheduler.extenderPort | quote }}
-- name: SCHEDCLASS_DEFAULT_LABEL_SELECTOR_KEYS
-  value: {{ join "," .root.Values.scheduler.defaultLabelSelectorKeys | quote }}
 {{- if .root.Values.scheduler.logDecisions }}
 - name: SCHEDCLASS_LOG_DECISIONS
   value: "true"
 {{- end }}
-{{- with .root.Values.scheduler.extraExtenders }}
-- name: SCHEDCLASS_EXTRA_EXTENDERS
 - name: SCHEDCLASS_NOMINATION
   value: {{ .root.Values.scheduler.nomination.enabled | quote }}
 - name: SCHEDCLASS_NOMINATION_LEAST_NODES
   value: {{ int64 .root.Values.scheduler.nomination.leastNodes | quote }}
+{{- with .root.Values.scheduler.extraExtenders }}
+- name: SCHEDCLASS_EXTRA_EXTENDERS
   value: {{ toJson . | quote }}
 {{- end }}
 {{- else if .root.Values.scheduler.enabled }}

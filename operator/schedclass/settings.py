@@ -216,6 +216,7 @@ class Settings(BaseSettings):
         max_body_bytes: largest admission review that is read.
         live_get_seconds: limit of the one GET for a namespace not yet seen.
         resync_seconds: pause between two complete lists.
+        sweep_seconds: pause between two searches for pods that another scheduler places.
         stale_seconds: longest silence of a watch before the replica reports unready.
         patch_concurrency: how many namespaces are patched at the same time.
         lease_duration_seconds: how long others wait before they take over the Lease.
@@ -257,15 +258,16 @@ class Settings(BaseSettings):
         tuple[ExtraExtender, ...], NoDecode, BeforeValidator(_json_list)
     ] = ()
     log_decisions: bool = False
-    scheduler_lease: Annotated[str, AfterValidator(_lease_name)] = ""
     nomination: bool = True
     nomination_least_nodes: Annotated[int, Field(ge=1, le=1_000_000)] = 100
+    scheduler_lease: Annotated[str, AfterValidator(_lease_name)] = ""
 
     drain_seconds: Annotated[float, Field(ge=0, le=600)] = 5
     max_body_bytes: Annotated[int, Field(ge=1 << 10, le=1 << 28)] = 8 << 20
     live_get_seconds: Annotated[float, Field(gt=0, le=30)] = 1
 
     resync_seconds: Seconds = 300
+    sweep_seconds: Seconds = 300
     stale_seconds: Seconds = 90
     patch_concurrency: Annotated[int, Field(ge=1, le=256)] = 16
 

@@ -66,7 +66,6 @@ def test_a_new_class_becomes_ready_and_waiters_see_it(
             "Accepted": ("True", "Valid"),
             "NodesAvailable": ("True", "NodesMatched"),
             "InUse": ("False", "Unreferenced"),
-            "Compliant": ("Unknown", "NotEvaluated"),
         }.items()
     )
     assert {c["observedGeneration"] for c in conditions(cls).values()} == {1}
@@ -249,6 +248,11 @@ def test_nothing_is_written_while_nothing_changes(
     wait_ready(api, idle, "False", Reason.NO_MATCHING_NODES)
     eventually("it is bound", lambda: counts(api, used) == (3, 3, 2))
     paths = [class_path(used), class_path(idle)]
+
+    def judged() -> bool:
+        return all(conditions(api.get(p))["Compliant"]["status"] == "True" for p in paths)
+
+    eventually("their pods are judged", judged)
 
     def versions() -> list[str]:
         return [api.get(path)["metadata"]["resourceVersion"] for path in paths]

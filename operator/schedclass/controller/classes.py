@@ -9,7 +9,8 @@ from typing import Any
 from schedclass.controller.bindings import Bindings
 from schedclass.controller.workqueue import WorkQueue
 from schedclass.domain import names
-from schedclass.domain.class_status import SchedulerSign, class_status
+from schedclass.domain.class_status import SchedulerSign, class_status, only_pods_differ
+from schedclass.domain.compliance_index import PodCounts
 from schedclass.domain.findings import Finding, Reason
 from schedclass.domain.schedulingclass import SchedulingClass
 from schedclass.kube.client import KubeClient
@@ -23,6 +24,10 @@ STATUS_SECONDS = 1.0
 """Least time between two writes of one status: while a change travels down a large tree, the counts
 of two classes change with each namespace, and their writes would slow down those that matter."""
 
+PODS_SECONDS = 10.0
+"""The same for a status in which only the number of pods differs: it changes all the time, and each
+write goes to everybody who watches classes."""
+
 
 class ClassController:
     """Writes conditions and counts, the in-use label and the finalizer, only when they differ.
@@ -30,6 +35,8 @@ class ClassController:
     Attributes:
         queue: the classes to look at.
         scheduler: tells what is known of the scheduler, None where that is not ours to say.
+        pods: tells the counts of a class' pods, None while they are not known.
+        pods_to_come: tells whether they will be known in a moment.
     """
 
     def __init__(
@@ -47,6 +54,8 @@ class ClassController:
         self._recorder = recorder
         self._metrics = metrics
         self.scheduler: Callable[[], SchedulerSign | None] = lambda: None
+        self.pods: Callable[[str], PodCounts | None] = lambda _: None
+        self.pods_to_come: Callable[[], bool] = lambda: False
         self._told: dict[str, Finding | None] = {}
         self._written_at: dict[str, float] = {}
         self.queue = WorkQueue()
@@ -72,10 +81,10 @@ class ClassController:
         cls = await self._protect(cls, in_use=self._bindings.is_used(name))
         if cls.deleting and names.IN_USE_FINALIZER not in cls.finalizers:
             return
-        pause = self._written_at.get(name, -STATUS_SECONDS) + STATUS_SECONDS - time.monotonic()
-        if pause > 0:
+        if (pause := self._pause(name, STATUS_SECONDS)) > 0:
             self.queue.add_after(name, pause)
             return
+        pods = self.pods(name)
         status = class_status(
             cls,
             nodes=self._state.nodes.values(),
@@ -83,15 +92,31 @@ class ClassController:
             previous=cls.status,
             now=_now(),
             scheduler=self.scheduler(),
+            pods=pods,
+            pods_to_come=self.pods_to_come(),
         )
         self._tell(cls, status)
         self._metrics.set_class(name, status)
+        self._metrics.set_class_pods(name, pods)
         if status != cls.status:
-            body = {"metadata": {"resourceVersion": cls.resource_version}, "status": status}
-            removed = {key: None for key in cls.status if key not in status}
-            body["status"] = {**removed, **status}
-            self._written_at[name] = time.monotonic()
-            await self._write(f"{CLASSES_PATH}/{name}/status", body)
+            await self._write_status(cls, status)
+
+    async def _write_status(self, cls: SchedulingClass, status: dict[str, Any]) -> None:
+        pause = self._pause(cls.name, PODS_SECONDS)
+        if pause > 0 and only_pods_differ(status, cls.status):
+            self.queue.add_after(cls.name, pause)
+            return
+        removed = {key: None for key in cls.status if key not in status}
+        body = {
+            "metadata": {"resourceVersion": cls.resource_version},
+            "status": {**removed, **status},
+        }
+        self._written_at[cls.name] = time.monotonic()
+        await self._write(f"{CLASSES_PATH}/{cls.name}/status", body)
+
+    def _pause(self, name: str, seconds: float) -> float:
+        """How long to wait until the last write of a status is so long ago."""
+        return self._written_at.get(name, -seconds) + seconds - time.monotonic()
 
     async def _protect(self, cls: SchedulingClass, *, in_use: bool) -> SchedulingClass:
         """Label and finalizer while in use; neither otherwise, so an unused class goes at once.

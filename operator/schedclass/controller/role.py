@@ -8,10 +8,12 @@ from typing import Any
 import kopf
 
 from schedclass.controller.classes import ClassController
+from schedclass.controller.compliance import ComplianceController
 from schedclass.controller.handlers import controller_settings, register
 from schedclass.controller.inheritance import InheritanceController
 from schedclass.controller.reconciler import Reconciler
 from schedclass.domain.class_status import SchedulerSign
+from schedclass.domain.compliance_index import ComplianceIndex
 from schedclass.domain.namespaces import ExcludedNamespaces
 from schedclass.hosting import (
     in_background,
@@ -68,6 +70,7 @@ class ControllerRole:
         self._state = ClusterState(
             ExcludedNamespaces(settings.excluded_namespaces, settings.namespace),
             stale_after=2 * settings.resync_seconds,
+            namespace_labels=True,
         )
         self._indexes: dict[str, tuple[str, Store[Any]]] = {
             "namespaces": (NAMESPACES_PATH, self._state.namespaces),
@@ -84,6 +87,22 @@ class ControllerRole:
         self._classes = ClassController(
             self._state, self._inheritance.bindings, client, self._recorder, self._metrics
         )
+        self._compliance = ComplianceController(
+            self._state,
+            self._inheritance.bindings,
+            client,
+            self._recorder,
+            ComplianceIndex(
+                default_label_keys=settings.default_label_selector_keys,
+                exempt_daemon_sets=settings.exempt_daemon_sets,
+            ),
+            self._metrics,
+            resync_seconds=settings.resync_seconds,
+            sweep_seconds=settings.sweep_seconds,
+            on_change=self._classes.queue.add_all,
+        )
+        self._classes.pods = self._compliance.counts
+        self._classes.pods_to_come = lambda: self._compliance.to_come
         self._scheduler = LeaseWatch(
             client,
             namespace=settings.namespace,
@@ -105,6 +124,8 @@ class ControllerRole:
         stop = stop_on_signals()
         for resource, (_, index) in self._indexes.items():
             self._metrics.follow_index(resource, index)
+        for resource, store in self._compliance.indexes.items():
+            self._metrics.follow_index(resource, store)
         probes = ProbeServer(
             self._checks(),
             render=self._metrics.render,
@@ -170,6 +191,8 @@ class ControllerRole:
                     concurrency=CLASS_WORKERS,
                 ).run()
             )
+            # Last, so that each pod is looked at once.
+            group.create_task(self._compliance.run())
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()

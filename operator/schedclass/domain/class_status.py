@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from schedclass.domain import names
+from schedclass.domain.compliance import ViolationKind
+from schedclass.domain.compliance_index import PodCounts
 from schedclass.domain.findings import Finding, Reason
 from schedclass.domain.nodes import Node, matches_node
 from schedclass.domain.schedulingclass import SchedulingClass
@@ -40,6 +42,7 @@ class SchedulerSign:
     alive: bool | None
 
 
+_POD_KEYS: Final = ("pods", "violatingPods", "lastEvaluated")
 _SUMMARY_ERRORS: Final = 3
 _SUMMARY_MAX: Final = 1024
 
@@ -59,6 +62,8 @@ def class_status(  # noqa: PLR0913 - all that a status shows
     previous: Mapping[str, Any],
     now: str,
     scheduler: SchedulerSign | None = None,
+    pods: PodCounts | None = None,
+    pods_to_come: bool = False,
 ) -> dict[str, Any]:
     """Compute the whole status of a class.
 
@@ -70,20 +75,21 @@ def class_status(  # noqa: PLR0913 - all that a status shows
             conditions of other types in it are kept as they are.
         now: RFC 3339 time in UTC and whole seconds for conditions whose status flips.
         scheduler: what is known of the scheduler; None where another installation provides it.
+        pods: the pods of the class; None while they are not known.
+        pods_to_come: whether they will be known in a moment, so that until then the last word on
+            them stays; a new leader would otherwise unsay what it is about to say again.
 
     Returns:
         `{"observedGeneration", "conditions": [...], "boundNamespaces", "matchingNodes",
-        "readyNodes"}`. The node counts are left out while the spec is invalid, and `pods` and
-        `violatingPods` until something counts them. Equal to `previous` if nothing changed,
-        whatever `now` is.
+        "readyNodes", "pods", "violatingPods", "lastEvaluated"}`. The node counts are left out
+        while the spec is invalid, and those of pods while they are not known. Equal to `previous`
+        if nothing changed, whatever `now` is.
     """
     status: dict[str, Any] = {"observedGeneration": cls.generation}
     conditions = {
         "Accepted": _accepted(cls),
         "InUse": _in_use(cls.name, len(bound_namespaces)),
-        "Compliant": _Condition(
-            "Unknown", Reason.NOT_EVALUATED, "The pods of the class have not been examined."
-        ),
+        "Compliant": _compliant(cls, pods),
     }
     if scheduler is not None:
         conditions["SchedulerAvailable"] = _scheduler_available(scheduler)
@@ -102,6 +108,12 @@ def class_status(  # noqa: PLR0913 - all that a status shows
     conditions["Ready"] = _ready(cls, conditions["NodesAvailable"], bound_namespaces)
     status["boundNamespaces"] = len(bound_namespaces)
     status["conditions"] = _merged(conditions, previous.get("conditions"), cls.generation, now)
+    if pods is None and pods_to_come:
+        _keep_compliance(status, previous, cls.generation)
+    elif pods is not None:
+        status["pods"] = pods.pods
+        status["violatingPods"] = pods.violating
+        status["lastEvaluated"] = _last_evaluated(status, previous, now)
     return status
 
 
@@ -177,6 +189,70 @@ def _scheduler_available(scheduler: SchedulerSign) -> _Condition:
         return _Condition("True", Reason.SCHEDULER_RUNNING, message)
     message = scheduler_missing(scheduler).message
     return _Condition("False", Reason.SCHEDULER_MISSING, f"{message[0].upper()}{message[1:]}.")
+
+
+_BROKEN: Final = {
+    ViolationKind.NODE: "on a node that it does not allow",
+    ViolationKind.AFFINITY: "against its pod affinity or anti-affinity",
+    ViolationKind.SPREAD: "against its topology spread",
+    ViolationKind.BYPASS: "not pinned to it",
+}
+
+
+def violations_message(pods: PodCounts) -> str:
+    """What is wrong with how many pods, and how to list them; without names, which change."""
+    broken = [f"{pods.by_kind[kind]} {how}" for kind, how in _BROKEN.items() if pods.by_kind[kind]]
+    verb = "breaks" if pods.violating == 1 else "break"
+    return (
+        f"{_count(pods.violating, 'pod')} {verb} the class: {', '.join(broken)}; "
+        "list them with: kubectl schedclass check -A"
+    )
+
+
+def _compliant(cls: SchedulingClass, pods: PodCounts | None) -> _Condition:
+    if pods is None:
+        message = "The pods of the class have not been examined."
+        return _Condition("Unknown", Reason.NOT_EVALUATED, message)
+    if pods.violating:
+        return _Condition("False", Reason.PODS_VIOLATING, violations_message(pods))
+    if cls.spec is None:
+        message = "An invalid spec is not compared with where pods run."
+        return _Condition("Unknown", Reason.NOT_EVALUATED, message)
+    return _Condition("True", Reason.NO_VIOLATIONS, "All pods are as the class wants them.")
+
+
+def _keep_compliance(status: dict[str, Any], previous: Mapping[str, Any], generation: int) -> None:
+    """Take over what was last said of pods, if it was said of this generation."""
+    before = _condition_in(previous, "Compliant")
+    if before is None or before.get("observedGeneration") != generation:
+        return
+    (now,) = (c for c in status["conditions"] if c["type"] == "Compliant")
+    now.clear()
+    now.update(before)
+    status.update({key: previous[key] for key in _POD_KEYS if key in previous})
+
+
+def _last_evaluated(status: Mapping[str, Any], previous: Mapping[str, Any], now: str) -> object:
+    """The time of the last news about pods: that of every look would be a write each time."""
+    same = all(status[key] == previous.get(key) for key in ("pods", "violatingPods"))
+    unchanged = _condition_in(status, "Compliant") == _condition_in(previous, "Compliant")
+    return previous.get("lastEvaluated", now) if same and unchanged else now
+
+
+def _condition_in(status: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
+    conditions = status.get("conditions")
+    for condition in conditions if isinstance(conditions, list) else ():
+        if isinstance(condition, Mapping) and condition.get("type") == kind:
+            return condition
+    return None
+
+
+def only_pods_differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two statuses differ in nothing but how many pods a class has, and as of when."""
+    fast = ("pods", "lastEvaluated")
+    return {k: v for k, v in one.items() if k not in fast} == {
+        k: v for k, v in other.items() if k not in fast
+    }
 
 
 def _ready(cls: SchedulingClass, nodes_available: _Condition, bound: Collection[str]) -> _Condition:

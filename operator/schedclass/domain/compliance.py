@@ -1,13 +1,14 @@
 """Whether a pod is where, and as, its class wants it: one vocabulary for controller and CLI."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final, Protocol
 
 from schedclass.domain import names
 from schedclass.domain.findings import Finding, Reason, Severity
 from schedclass.domain.nodes import Node, why_node_not_allowed
-from schedclass.domain.scheduling import Decisions, Plugin, Pod
+from schedclass.domain.scheduling import Decisions, Plugin, Pod, parse_pod
 from schedclass.domain.schedulingclass import SchedulingClass
 
 
@@ -21,6 +22,59 @@ class ViolationKind(StrEnum):
     CLASS = "class"
     INHERITANCE = "inheritance"
     DRIFT = "drift"
+
+
+COUNTED_KINDS: Final = (
+    ViolationKind.NODE,
+    ViolationKind.AFFINITY,
+    ViolationKind.SPREAD,
+    ViolationKind.BYPASS,
+)
+"""What a single pod can violate."""
+
+
+class Seen(Protocol):
+    """What is seen of a pod besides its placement."""
+
+    @property
+    def pod(self) -> Pod:
+        """What placement needs."""
+
+    @property
+    def scheduler(self) -> str:
+        """Its `spec.schedulerName`."""
+
+    @property
+    def mirror(self) -> bool:
+        """Whether it carries a mirror pod's annotation."""
+
+    @property
+    def stored(self) -> bool:
+        """Whether it has met admission at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedPod:
+    """The part of a pod of an API server that `pod_breaches` reads."""
+
+    pod: Pod
+    scheduler: str = names.DEFAULT_SCHEDULER_NAME
+    mirror: bool = False
+    stored: bool = True
+
+
+def parse_observed_pod(obj: Mapping[str, Any]) -> ObservedPod:
+    """Read a pod as the API server sends it.
+
+    Raises:
+        ValueError: see `parse_pod`.
+    """
+    pod = parse_pod(obj)
+    return ObservedPod(
+        pod,
+        scheduler=(obj.get("spec") or {}).get("schedulerName") or names.DEFAULT_SCHEDULER_NAME,
+        mirror=names.MIRROR_POD in (obj["metadata"].get("annotations") or {}),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +120,37 @@ def why_unpinned(
         )
         return Finding(Reason.BYPASS_DETECTED, message, Severity.ERROR, "metadata.annotations")
     return None
+
+
+def pod_breaches(  # noqa: PLR0913 - all that a verdict on a pod rests on
+    seen: Seen,
+    cls: SchedulingClass | None,
+    node: Node | None,
+    decisions: Decisions,
+    *,
+    of_namespace: str | None,
+    exempt_daemon_sets: bool = False,
+) -> tuple[Breach, ...]:
+    """Every way in which a pod that has not ended escapes or breaks its class.
+
+    Args:
+        seen: the pod.
+        cls: the class that applies to it; None if there is none, and then nothing is said.
+        node: its node; None if it has none or it is not known.
+        decisions: see `breaches`.
+        of_namespace: the effective class of its namespace, None for none.
+        exempt_daemon_sets: whether pods of DaemonSets are admitted unpinned.
+    """
+    pod = seen.pod
+    if cls is None or seen.mirror or (pod.daemon and exempt_daemon_sets):
+        return ()
+    bypass = None
+    if of_namespace is not None:
+        bypass = why_unpinned(
+            seen.scheduler, pod.class_annotation, of_namespace, stored=seen.stored
+        )
+    escaped = () if bypass is None else (Breach(ViolationKind.BYPASS, bypass),)
+    return escaped + (breaches(pod, cls, node, decisions) if pod.node_name else ())
 
 
 def breaches(

@@ -30,6 +30,8 @@ class Reason(StrEnum):
     UNREFERENCED = "Unreferenced"
     DELETING = "Deleting"
     NOT_EVALUATED = "NotEvaluated"
+    NO_VIOLATIONS = "NoViolations"
+    PODS_VIOLATING = "PodsViolating"
     SCHEDULER_RUNNING = "SchedulerRunning"
     SCHEDULER_MISSING = "SchedulerMissing"
     SCHEDULER_UNKNOWN = "SchedulerUnknown"
@@ -88,6 +90,7 @@ class Reason(StrEnum):
     SCHEDULING_GATED = "SchedulingGated"
 
     # Drift: what is no longer as its class wants it
+    PLACEMENT_VIOLATION = "PlacementViolation"
     BYPASS_DETECTED = "BypassDetected"
     LABEL_DRIFT = "LabelDrift"
 

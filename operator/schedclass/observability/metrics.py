@@ -22,6 +22,8 @@ from prometheus_client.exposition import choose_encoder
 
 from schedclass import __version__
 from schedclass.domain.admission import Outcome
+from schedclass.domain.compliance import COUNTED_KINDS
+from schedclass.domain.compliance_index import PodCounts
 from schedclass.domain.findings import Reason
 
 PREFIX: Final = "schedclass"
@@ -107,8 +109,14 @@ class Metrics:
                 ("ready", "Whether the SchedulingClass is Ready."),
                 ("nodes", "Nodes that satisfy the node constraints of the SchedulingClass."),
                 ("namespaces", "Namespaces the SchedulingClass applies to."),
+                ("pods", "Pods of the SchedulingClass that have not ended."),
             )
         }
+        self._violating = self._gauge(
+            "violating_pods",
+            "Pods that break the SchedulingClass where they run, or escape it (`bypass`).",
+            *("class", "kind"),
+        )
 
     def _make_controller(self) -> None:
         self._reconcile_errors = Counter(
@@ -175,6 +183,13 @@ class Metrics:
             ("written",),
             registry=self.registry,
         )
+        self._hints = Counter(
+            f"{PREFIX}_extender_hints_total",
+            "Nodes named for pods beforehand (`made`), and what came of it: `used`, `missed`, "
+            "`withdrawn`; or why it was not written: `overtaken`, `failed`.",
+            ("result",),
+            registry=self.registry,
+        )
         self._refused = self._gauge(
             "extender_refused_pods", "Pods that were refused and not tried again since."
         )
@@ -183,13 +198,6 @@ class Metrics:
         return Gauge(f"{PREFIX}_{name}", text, labels, registry=self.registry)
 
     def observe_admission(self, operation: str, decision: str, reason: str, seconds: float) -> None:
-        self._hints = Counter(
-            f"{PREFIX}_extender_hints_total",
-            "Nodes named for pods beforehand (`made`), and what came of it: `used`, `missed`, "
-            "`withdrawn`; or why it was not written: `overtaken`, `failed`.",
-            ("result",),
-            registry=self.registry,
-        )
         """Count one answered review; the signature the admission server calls."""
         self._reviews.labels(operation, decision, reason).inc()
         self._review_seconds.labels(operation).observe(seconds)
@@ -210,9 +218,23 @@ class Metrics:
         self._class_gauges["nodes"].labels(name).set(status.get("matchingNodes") or 0)
         self._class_gauges["namespaces"].labels(name).set(status.get("boundNamespaces") or 0)
 
+    def set_class_pods(self, name: str, counts: PodCounts | None) -> None:
+        """Show the pods of a class; None, while they are not known, shows nothing instead of 0."""
+        if counts is None:
+            self._forget_class_pods(name)
+            return
+        self._class_gauges["pods"].labels(name).set(counts.pods)
+        for kind in COUNTED_KINDS:
+            self._violating.labels(name, kind.value).set(counts.by_kind[kind])
+
     def forget_class(self, name: str) -> None:
         """Delete the series of a class, or a deleted class would alert for ever."""
         for gauge in self._class_gauges.values():
+            gauge.remove_by_labels({"class": name})
+        self._forget_class_pods(name)
+
+    def _forget_class_pods(self, name: str) -> None:
+        for gauge in (self._class_gauges["pods"], self._violating):
             gauge.remove_by_labels({"class": name})
 
     def observe_reconcile(self, controller: str, seconds: float) -> None:
@@ -282,6 +304,10 @@ class Metrics:
         """Count one attempt to have refused pods tried again."""
         self._nudges.labels(str(written).lower()).inc()
 
+    def count_hint(self, result: str) -> None:
+        """Count one hint, or what came of one."""
+        self._hints.labels(result).inc()
+
     def follow_refused(self, count: Callable[[], int]) -> None:
         """Read at each scrape how many pods were refused and wait."""
         self._refused.set_function(lambda: float(count()))
@@ -294,7 +320,3 @@ class Metrics:
         """
         encoder, content_type = choose_encoder(accept)
         return encoder(self.registry), content_type
-    def count_hint(self, result: str) -> None:
-        """Count one hint, or what came of one."""
-        self._hints.labels(result).inc()
-

@@ -8,7 +8,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedclass.domain.class_status import MESSAGE_MAX, SchedulerSign, class_status
+from schedclass.domain.class_status import (
+    MESSAGE_MAX,
+    SchedulerSign,
+    class_status,
+    only_pods_differ,
+)
+from schedclass.domain.compliance import COUNTED_KINDS, ViolationKind
+from schedclass.domain.compliance_index import PodCounts
 from schedclass.domain.nodes import Node
 from schedclass.domain.schedulingclass import SchedulingClass, parse_class
 from tests.strategies import Json, class_specs
@@ -46,6 +53,8 @@ def status_of(
     previous: Mapping[str, Any] | None = None,
     now: str = T0,
     scheduler: SchedulerSign | None = None,
+    pods: PodCounts | None = None,
+    pods_to_come: bool = False,
 ) -> dict[str, Any]:
     return class_status(
         cls,
@@ -54,7 +63,14 @@ def status_of(
         previous=previous or {},
         now=now,
         scheduler=scheduler,
+        pods=pods,
+        pods_to_come=pods_to_come,
     )
+
+
+def counts(pods: int, violating: int = 0, **kinds: int) -> PodCounts:
+    by_kind = {kind: kinds.get(kind.value, 0) for kind in COUNTED_KINDS}
+    return PodCounts(pods, violating, by_kind)
 
 
 def conditions(status: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
@@ -266,3 +282,63 @@ def test_a_scheduler_that_goes_on_living_changes_nothing() -> None:
     sign = SchedulerSign("ops/lease", True)
     before = status_of(a_class(WEST), scheduler=sign)
     assert status_of(a_class(WEST), scheduler=sign, previous=before, now=T1) == before
+
+
+# --- compliance -----------------------------------------------------------------------------------
+
+
+def test_pods_that_are_as_they_should_be_make_a_class_compliant() -> None:
+    status = status_of(a_class(WEST), pods=counts(14))
+    assert conditions(status)["Compliant"] == ("True", "NoViolations")
+    assert (status["pods"], status["violatingPods"], status["lastEvaluated"]) == (14, 0, T0)
+
+
+def test_violations_are_told_by_kind_and_leave_the_class_ready() -> None:
+    status = status_of(a_class(WEST), pods=counts(14, 3, node=2, spread=1, bypass=1))
+    assert conditions(status)["Compliant"] == ("False", "PodsViolating")
+    assert conditions(status)["Ready"] == ("True", "Available")
+    told = message(status, "Compliant")
+    assert told.startswith("3 pods break the class: 2 on a node that it does not allow, 1 against")
+    assert "1 not pinned to it" in told
+    assert "kubectl schedclass check" in told
+    assert status["violatingPods"] == 3
+
+
+def test_what_is_not_known_of_pods_is_not_said_to_be_none() -> None:
+    status = status_of(a_class(WEST))
+    assert conditions(status)["Compliant"] == ("Unknown", "NotEvaluated")
+    assert {"pods", "violatingPods", "lastEvaluated"}.isdisjoint(status)
+
+
+def test_where_pods_run_is_not_compared_with_an_invalid_spec() -> None:
+    status = status_of(a_class(INVALID), pods=counts(2))
+    assert conditions(status)["Compliant"] == ("Unknown", "NotEvaluated")
+    escaped = status_of(a_class(INVALID), pods=counts(2, 1, bypass=1))
+    assert conditions(escaped)["Compliant"] == ("False", "PodsViolating")
+
+
+def test_a_new_leader_lets_the_last_word_on_pods_stand_until_it_knows_them() -> None:
+    before = status_of(a_class(WEST), pods=counts(14, 1, node=1))
+    assert status_of(a_class(WEST), previous=before, now=T1, pods_to_come=True) == before
+    edited = status_of(a_class(WEST, generation=2), previous=before, now=T1, pods_to_come=True)
+    assert conditions(edited)["Compliant"] == ("Unknown", "NotEvaluated")
+    never = status_of(a_class(WEST), previous=before, now=T1)
+    assert conditions(never)["Compliant"] == ("Unknown", "NotEvaluated")
+    assert "pods" not in never
+
+
+def test_another_look_at_pods_writes_nothing_unless_it_finds_something_else() -> None:
+    before = status_of(a_class(WEST), pods=counts(14))
+    assert status_of(a_class(WEST), previous=before, now=T1, pods=counts(14)) == before
+    after = status_of(a_class(WEST), previous=before, now=T1, pods=counts(15))
+    assert after["lastEvaluated"] == T1
+    assert only_pods_differ(before, after)
+    broken = status_of(a_class(WEST), previous=before, now=T1, pods=counts(14, 1, node=1))
+    assert not only_pods_differ(before, broken)
+
+
+def test_violation_kinds_of_the_message_are_all_that_are_counted() -> None:
+    for kind in COUNTED_KINDS:
+        told = message(status_of(a_class(WEST), pods=counts(1, 1, **{kind.value: 1})), "Compliant")
+        assert told.startswith("1 pod breaks the class: 1 ")
+    assert ViolationKind.CLASS not in COUNTED_KINDS

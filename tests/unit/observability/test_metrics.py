@@ -4,6 +4,8 @@ from datetime import UTC, datetime
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from schedclass.domain.compliance import COUNTED_KINDS, ViolationKind
+from schedclass.domain.compliance_index import PodCounts
 from schedclass.observability.metrics import Metrics
 
 
@@ -77,6 +79,23 @@ def test_series_of_a_class_end_with_it() -> None:
     assert labelled(metrics, "class", "west") == []
     assert len(labelled(metrics, "class", "east")) == 3
     metrics.forget_class("never seen")
+
+
+def test_pods_of_a_class_are_shown_by_kind_once_known_and_end_with_it() -> None:
+    metrics = Metrics()
+    metrics.set_class("west", {})
+    assert ("schedclass_class_pods", frozenset({("class", "west")})) not in series(metrics)
+    by_kind = dict.fromkeys(COUNTED_KINDS, 0) | {ViolationKind.SPREAD: 2}
+    metrics.set_class_pods("west", PodCounts(9, 2, by_kind))
+    assert value(metrics, "class_pods", **{"class": "west"}) == 9
+    assert value(metrics, "violating_pods", **{"class": "west", "kind": "spread"}) == 2
+    for kind in ("node", "affinity", "bypass"):
+        assert value(metrics, "violating_pods", **{"class": "west", "kind": kind}) == 0
+    metrics.set_class_pods("west", None)
+    assert len(labelled(metrics, "class", "west")) == 3
+    metrics.set_class_pods("west", PodCounts())
+    metrics.forget_class("west")
+    assert labelled(metrics, "class", "west") == []
 
 
 def test_index_is_read_at_each_scrape() -> None:

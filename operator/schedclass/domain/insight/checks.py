@@ -190,16 +190,13 @@ def _of_pod(world: World, record: PodRecord, decisions: Decisions) -> Iterator[V
     if class_name is None:
         return
     subject = Subject("Pod", pod.name, pod.namespace)
-    exempt = record.mirror or (pod.daemon and world.policy.exempt_daemon_sets)
-    cls = world.classes.get(class_name)
-    if of_namespace is not None and cls is not None and not exempt:
-        bypass = compliance.why_unpinned(
-            record.scheduler, pod.class_annotation, of_namespace, stored=record.stored
-        )
-        if bypass is not None:
-            yield Violation(ViolationKind.BYPASS, subject, bypass, class_name, pod.node_name)
     node = world.nodes.get(pod.node_name)
-    if cls is None or node is None or not record.running or exempt:
-        return
-    for breach in compliance.breaches(pod, cls, node.node, decisions):
+    for breach in compliance.pod_breaches(
+        record,
+        world.classes.get(class_name),
+        node.node if node is not None else None,
+        decisions,
+        of_namespace=of_namespace,
+        exempt_daemon_sets=world.policy.exempt_daemon_sets,
+    ):
         yield Violation(breach.kind, subject, breach.finding, class_name, pod.node_name)
