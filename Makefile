@@ -61,7 +61,7 @@ demo: $(READY) ## Show the whole story on a real control plane, then clean up
 PARALLEL ?= -n 2 --dist loadfile
 
 .PHONY: test
-test: test-unit test-parity test-cluster ## Run every test but those that break parts under load
+test: test-unit test-parity test-cluster test-browser ## Run every test but those that break parts under load
 
 .PHONY: test-unit
 test-unit: $(READY) ## Run the tests that need no control plane
@@ -70,6 +70,14 @@ test-unit: $(READY) ## Run the tests that need no control plane
 .PHONY: test-parity
 test-parity: $(READY) ## Compare placement with the stock scheduler's plugins, in SCHEDCLASS_CASES=5000 cases
 	@$(BIN)/python -m pytest tests/differential $(ARGS)
+
+.PHONY: browser
+browser: $(READY) ## Find a Chromium or Chrome; as root on Debian, install one (once)
+	@$(BIN)/python -m tests.browser.chromium
+
+.PHONY: test-browser
+test-browser: $(READY) browser ## Look at the report in a real browser
+	@$(BIN)/python -m pytest tests/browser $(ARGS)
 
 .PHONY: test-cluster
 test-cluster: $(READY) programs ## Render the chart, and run the tests on a real control plane

@@ -11,7 +11,7 @@ class Filter {
   constructor(tools) {
     this.list = document.getElementById(tools.dataset.for);
     this.words = tools.querySelector("[type=search]");
-    this.trouble = tools.querySelector("[type=checkbox]");
+    this.trouble = tools.querySelector("[type=checkbox]"); // none where all is trouble
     this.status = tools.querySelector("[role=status]");
     this.entries = null;
     this.before = null;
@@ -20,7 +20,7 @@ class Filter {
       clearTimeout(this.timer);
       this.timer = setTimeout(() => this.apply(), PAUSE_MS);
     });
-    this.trouble.addEventListener("change", () => this.apply());
+    this.trouble?.addEventListener("change", () => this.apply());
     for (const button of tools.querySelectorAll("[data-fold]")) {
       button.addEventListener("click", () => this.foldAll(button.dataset.fold === "open"));
     }
@@ -58,7 +58,7 @@ class Filter {
       this.read();
     }
     const words = this.words.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const trouble = this.trouble.checked;
+    const trouble = this.trouble?.checked ?? false;
     const filtering = words.length > 0 || trouble;
     if (filtering && this.before === null) {
       this.before = new Map(this.entries.map(({ item }) => [fold(item), fold(item)?.open]));

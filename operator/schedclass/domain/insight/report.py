@@ -153,7 +153,7 @@ class Report:
 
     Attributes:
         origin: where the snapshot comes from.
-        unknown: parts that were not seen whole, each with one sentence why.
+        unknown: parts that it rests on and were not seen whole, each with one sentence why.
         tree: the tenants.
         classes: by name.
         more_classes: how many are left out.
@@ -178,6 +178,9 @@ class Report:
 
 DEFAULT_LIMITS: Final = Limits()
 
+NOT_SHOWN: Final = (Part.WORKLOADS, Part.EVENTS)
+"""What nothing in a report rests on."""
+
 
 def report(world: World, limits: Limits = DEFAULT_LIMITS) -> Report:
     """Put together what a page shows."""
@@ -188,7 +191,9 @@ def report(world: World, limits: Limits = DEFAULT_LIMITS) -> Report:
     pods = sum(map(len, world.pods_by_namespace.values()))
     return Report(
         origin=world.snapshot.origin,
-        unknown=world.snapshot.unknown,
+        unknown={
+            part: why for part, why in world.snapshot.unknown.items() if part not in NOT_SHOWN
+        },
         tree=report_tree(world, limit=limits.namespaces, depth=limits.depth, alike=limits.alike),
         classes=tuple(map(classes.reach, shown)),
         more_classes=len(classes.names) - len(shown),
