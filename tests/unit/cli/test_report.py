@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schedclass.domain import names
 from schedclass.domain.insight.report import Limits, report
+from schedclass.domain.insight.report_tree import report_tree
 from schedclass.domain.insight.snapshot import NamespaceRecord, Part, Snapshot
 from schedclass.domain.insight.world import Policy, World
-from schedclass.domain.namespaces import Namespace
+from schedclass.domain.namespaces import Namespace, Owner
 from tests.treetest import namespaces
 from tests.unit.cli.running import NODES, SCENARIOS, expect_golden, manifests, schedclass
 
@@ -217,6 +220,44 @@ def test_siblings_that_are_alike_lie_in_one_fold() -> None:
     assert told[:5] == [(0, "a"), (1, "d"), (2, "e"), (1, 12), (2, "c0")]
     assert len(told) == 4 + 12
     assert sum(line.opens for line in lines) == sum(line.ends for line in lines)
+
+
+def test_a_chain_deeper_than_a_browser_nests_is_cut() -> None:
+    members = namespaces("n0=dc > " + " > ".join(f"n{i}" for i in range(1, 1500)))
+    tree = report(world_of(members)).tree
+    assert (tree.shown, tree.left_out, tree.outside) == (64, 1436, 0)
+    assert tree.lines[-1].row is not None
+    assert tree.lines[-1].row.folded == 1436
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 15), st.sampled_from([None, "dc", "other"])), max_size=16),
+    st.integers(1, 20),
+    st.integers(1, 4),
+    st.integers(0, 3),
+)
+def test_every_namespace_is_shown_or_counted(
+    members: list[tuple[int, str | None]], limit: int, depth: int, alike: int
+) -> None:
+    tree = report_tree(
+        world_of(
+            [
+                Namespace(f"n{i}", uid=f"n{i}", label=label, owners=(Owner(f"n{up}", f"n{up}"),))
+                for i, (up, label) in enumerate(members)
+            ]
+        ),
+        limit=limit,
+        depth=depth,
+        alike=alike,
+    )
+    shown = [line.row.name for line in tree.lines if line.row is not None]
+    assert len(shown) == len(set(shown)) == tree.shown <= limit
+    assert tree.shown + tree.left_out + tree.outside == len(members)
+    level = 0
+    for line in tree.lines:  # as the page nests them
+        assert line.depth == level
+        level += line.opens - line.ends
+    assert level == 0
 
 
 def test_a_class_tells_its_reach() -> None:
