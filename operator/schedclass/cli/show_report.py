@@ -73,6 +73,7 @@ def page(report: Report, date: datetime | None) -> str:
         "pieces": look.pieces,
         "percent": _percent,
         "thousands": _thousands,
+        "seen": _seen,
         "troubled": _troubled,
     }
     style, script = _asset("page.css"), _asset("page.js")
@@ -170,8 +171,12 @@ def _class_names(report: Report) -> Iterable[str]:
     return sorted(found)
 
 
-def _percent(part: int, whole: int) -> str:
+def _percent(part: int, whole: int | None) -> str:
     return f"{100 * part / whole:.4g}" if whole else "0"
+
+
+def _seen(number: int | None) -> str:
+    return "?" if number is None else _thousands(number)
 
 
 def _thousands(number: int) -> str:

@@ -126,6 +126,7 @@ def test_nothing_is_written_to_the_cluster(shop: Cluster, cli: Cli) -> None:
         ("usage", "dc-west"),
         ("explain", "pod", "impossible", "-n", CHILD),
         ("simulate", "--set-class", f"{ROOT}=dc-east"),
+        ("report", "-o", "-"),
     ):
         assert cli(*arguments).code in (0, 1)
     asked = [
@@ -189,6 +190,20 @@ def test_a_tenant_s_document_says_what_is_unknown(tenant_user: Path, cli: Cli) -
     unknown = {entry["part"] for entry in done.document["unknown"]}
     assert unknown >= {"nodes", "namespaces", "pods"}
     assert done.document["notJudged"]
+
+
+def test_a_page_shows_what_its_reader_may_see_and_says_what_not(
+    shop: Cluster, tenant_user: Path, cli: Cli
+) -> None:
+    page = cli("report", "-o", "-").out
+    assert f"<bdi>{shop.url}</bdi>, as of <time" in page
+    assert f"inherited from <bdi>{ROOT}</bdi>" in page
+    assert "wish for <bdi>dc-east</bdi> overridden" in page
+    own = cli("report", "-o", "-", "-n", CHILD, kubeconfig=tenant_user)
+    assert own.code == 0
+    assert "<b>?</b> nodes" in own.out
+    assert "Nodes are not all known: not allowed to list nodes" in own.out
+    assert "None that can be seen." in own.out
 
 
 def test_a_tenant_with_no_right_to_ask_gets_one_sentence(tenant_user: Path, cli: Cli) -> None:

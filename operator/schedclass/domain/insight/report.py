@@ -161,7 +161,9 @@ class Report:
         elsewhere: running pods on nodes that the snapshot does not hold.
         violations: by kind.
         unjudged: what could not be judged, a sentence each.
-        totals: how many namespaces, classes, nodes, pods and violations there are.
+        violating: how many violations there are.
+        totals: how many classes, namespaces, nodes and pods were seen, by part; None where none
+            was, and there may be some all the same.
     """
 
     origin: str
@@ -173,7 +175,8 @@ class Report:
     elsewhere: int
     violations: tuple[ViolationGroup, ...]
     unjudged: tuple[str, ...]
-    totals: Mapping[str, int]
+    violating: int
+    totals: Mapping[Part, int | None]
 
 
 DEFAULT_LIMITS: Final = Limits()
@@ -188,7 +191,6 @@ def report(world: World, limits: Limits = DEFAULT_LIMITS) -> Report:
     classes = _Reaches(world, found, limits)
     shown = classes.names[: limits.classes]
     loads = _Loads(world, limits.nodes)
-    pods = sum(map(len, world.pods_by_namespace.values()))
     return Report(
         origin=world.snapshot.origin,
         unknown={
@@ -201,14 +203,19 @@ def report(world: World, limits: Limits = DEFAULT_LIMITS) -> Report:
         elsewhere=loads.elsewhere,
         violations=tuple(_grouped(found.violations, limits.violations)),
         unjudged=found.unjudged,
-        totals={
-            "namespaces": len(world.namespaces),
-            "classes": len(classes.names),
-            "nodes": len(world.nodes),
-            "pods": pods,
-            "violations": len(found.violations),
-        },
+        violating=len(found.violations),
+        totals=_totals(world, len(classes.names)),
     )
+
+
+def _totals(world: World, classes: int) -> dict[Part, int | None]:
+    seen = {
+        Part.CLASSES: classes,
+        Part.NAMESPACES: len(world.namespaces),
+        Part.NODES: len(world.nodes),
+        Part.PODS: sum(map(len, world.pods_by_namespace.values())),
+    }
+    return {part: seen[part] if seen[part] or world.snapshot.knows(part) else None for part in seen}
 
 
 def _grouped(violations: Iterable[Violation], limit: int) -> Iterator[ViolationGroup]:
