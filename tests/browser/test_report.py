@@ -80,6 +80,14 @@ def test_it_opens_quietly_and_fits_its_window(
     assert width <= size[0], "nobody should have to scroll sideways"
 
 
+def test_the_longest_names_are_broken_rather_than_the_page(look: Opener, tmp_path: Path) -> None:
+    long, zone = "n" * 253, {"topology.kubernetes.io/zone": "z" * 63}
+    members = (namespace(long, long), namespace("m" * 253, "c" * 253), scheduling_class(long))
+    page = look(report_on(tmp_path, *members, node("h" * 253, **zone)), size=NARROWEST)
+    page.evaluate(UNFOLD)
+    assert page.evaluate("document.documentElement.scrollWidth") <= NARROWEST[0]
+
+
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=str)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_against_it(
