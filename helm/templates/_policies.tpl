@@ -82,6 +82,29 @@ spec:
   validationActions: [{{ .action }}, Audit]
 {{- end }}
 
+{{/* CEL: our scheduler and a class are on the pod. */}}
+{{- define "schedclass.isPinned" -}}
+has(object.spec.schedulerName) && object.spec.schedulerName == 'cozystack-scheduler'
+&& has(object.metadata.annotations) && 'scheduler.cozystack.io/scheduling-class' in object.metadata.annotations
+{{- end }}
+
+{{/* What both entries for pods have in common. */}}
+{{- define "schedclass.podWebhook" -}}
+clientConfig:
+  {{- include "schedclass.clientConfig" (dict "root" . "path" "/mutate-pods") | trim | nindent 2 }}
+rules:
+  - apiGroups: [""]
+    apiVersions: [v1]
+    resources: [pods]
+    operations: [CREATE]
+    scope: Namespaced
+matchPolicy: Equivalent
+# A class that does not exist is reported by an Event.
+sideEffects: NoneOnDryRun
+timeoutSeconds: {{ .Values.webhook.timeoutSeconds }}
+admissionReviewVersions: [v1]
+{{- end }}
+
 {{/* What both entries for namespaces have in common. */}}
 {{- define "schedclass.namespaceWebhook" -}}
 clientConfig:

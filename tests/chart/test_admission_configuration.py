@@ -11,6 +11,7 @@ Values = dict[str, Any]
 # All that the API server says of a webhook that does not answer is its name.
 TENANTS = "namespaces-of-tenants-wait-for-the-operator"
 PRESET_NODES = "pods-that-name-their-node-wait-for-the-operator"
+AGAIN = "pods-that-got-no-answer"
 
 
 def webhooks(chart: Chart, values: Values | None = None, **render: str) -> dict[str, Object]:
@@ -32,7 +33,7 @@ def conditions(hook: Object) -> dict[str, str]:
     return {c["name"]: c["expression"] for c in hook.get("matchConditions", ())}
 
 
-@pytest.mark.parametrize("hook", ["pods", "namespaces", TENANTS, PRESET_NODES])
+@pytest.mark.parametrize("hook", ["pods", AGAIN, "namespaces", TENANTS, PRESET_NODES])
 def test_namespaces_the_cluster_lives_on_never_wait_for_the_webhook(
     chart: Chart, hook: str
 ) -> None:
@@ -40,7 +41,7 @@ def test_namespaces_the_cluster_lives_on_never_wait_for_the_webhook(
     assert set(names) >= {"kube-system", "kube-public", "kube-node-lease", "default", "sched-x"}
 
 
-@pytest.mark.parametrize("hook", ["pods", "namespaces", TENANTS, PRESET_NODES])
+@pytest.mark.parametrize("hook", ["pods", AGAIN, "namespaces", TENANTS, PRESET_NODES])
 def test_the_floor_of_exclusions_cannot_be_configured_away(chart: Chart, hook: str) -> None:
     names = excluded_names(webhooks(chart, {"excludedNamespaces": []})[hook])
     assert names == ["kube-node-lease", "kube-public", "kube-system", "ops"]
@@ -124,6 +125,7 @@ def test_only_what_would_be_a_way_out_waits_for_an_answer(chart: Chart) -> None:
     policies = {name: hook["failurePolicy"] for name, hook in hooks.items()}
     assert policies == {
         "pods": "Ignore",
+        AGAIN: "Ignore",
         "namespaces": "Ignore",
         "schedulingclasses": "Ignore",
         TENANTS: "Fail",
@@ -229,6 +231,21 @@ def test_without_the_webhook_nothing_is_sent_and_nothing_serves(chart: Chart) ->
     }
 
 
+def test_a_pod_that_got_no_answer_is_asked_about_again_only_where_it_would_be_refused(
+    chart: Chart,
+) -> None:
+    hooks = webhooks(chart)
+    # In this order: a later entry sees what an earlier one has made of the pod.
+    assert list(hooks)[:2] == ["pods", AGAIN]
+    assert hooks[AGAIN]["namespaceSelector"]["matchLabels"] == {
+        "scheduler.cozystack.io/enforced": "true"
+    }
+    assert "not-pinned-yet" in conditions(hooks[AGAIN])
+    assert hooks[AGAIN]["clientConfig"] == hooks["pods"]["clientConfig"]
+    # Where the first entry is waited for, there is nothing to ask again.
+    assert AGAIN not in webhooks(chart, FAIL)
+
+
 def test_more_conditions_narrow_what_is_sent(chart: Chart) -> None:
     condition = {"name": "mine", "expression": "true"}
     expression = {"key": "team", "operator": "Exists"}
@@ -237,5 +254,8 @@ def test_more_conditions_narrow_what_is_sent(chart: Chart) -> None:
     assert condition in pods["matchConditions"]
     assert pods["namespaceSelector"]["matchExpressions"][1:] == [expression]
     assert pods["matchConditions"] == [condition]
+    again = webhooks(chart, values)[AGAIN]
+    assert condition in again["matchConditions"]
+    assert expression in again["namespaceSelector"]["matchExpressions"]
     strict = webhooks(chart, {"webhook": {**values["webhook"], **FAIL["webhook"]}})["pods"]
     assert [c["name"] for c in strict["matchConditions"]] == ["not-an-excluded-namespace", "mine"]
