@@ -109,6 +109,7 @@ class InheritanceController:
             return
         exists = self._state.class_exists(effective.class_name)
         desired = desired_keys(ns, effective, class_exists=exists)
+        self._drop_contest_over_another_class(name, desired)
         changes = merge_patch(NamespaceKeys.of(ns), desired)
         if not changes:
             return
@@ -148,6 +149,12 @@ class InheritanceController:
             self._told.pop(ns.name, None)
         for finding in fresh:
             self._recorder.emit(_reference(ns), finding)
+
+    def _drop_contest_over_another_class(self, name: str, desired: NamespaceKeys) -> None:
+        """Whoever writes what is wanted now undid nothing, even if it was not us who wrote it."""
+        contest = self._contests.get(name)
+        if contest is not None and contest.desired.label != desired.label:
+            del self._contests[name]
 
     def _hold(self, name: str, desired: NamespaceKeys) -> float:
         """Seconds to wait before writing, because another writer keeps undoing the same write."""
