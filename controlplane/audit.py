@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from controlplane.waiting import eventually
+
 POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -50,8 +52,12 @@ class AuditLog:
         position = self.path.stat().st_size if self.path.exists() else 0
         self._fence(agent)
         # The line is written right after the answer is sent, so it may lag by a moment.
-        while not any(_agent(event) == agent for event in self._read(position)):
-            pass
+        eventually(
+            f"{self.path} tells of a request that was answered",
+            lambda: any(_agent(event) == agent for event in self._read(position)),
+            seconds=30,
+            interval=0.01,
+        )
         return self.path.stat().st_size
 
     def events(self, since: int = 0, **match: str) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ GRACE_SECONDS = 2.0
 """How long a process may take to end on SIGTERM; kube-apiserver would take tens of seconds."""
 
 _POLL_SECONDS = 0.02
+_PAUSE_SECONDS = 10.0
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -254,10 +255,13 @@ class ManagedProcess:
         Returns when every thread has really stopped.
 
         Raises:
-            ProcessError: It does not run, or ends meanwhile.
+            ProcessError: It does not run, ends meanwhile, or goes on running.
         """
         self.signal(signal.SIGSTOP)
+        deadline = time.monotonic() + _PAUSE_SECONDS
         while not _all_threads_stopped(self.pid):
+            if time.monotonic() > deadline:
+                raise ProcessError(f"{self.name} goes on {_PAUSE_SECONDS:.0f} s after SIGSTOP")
             time.sleep(_POLL_SECONDS)
 
     def resume(self) -> None:
