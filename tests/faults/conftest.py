@@ -1,6 +1,7 @@
 """One control plane for all faults; a table of what each did at the end."""
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -12,16 +13,20 @@ from tests.faults.report import Row, table
 from tests.faults.scene import ProxiedInstallation, Scene
 
 HERE = Path(__file__).parent
-ROWS = pytest.StashKey[list[Row]]()
+FAULT = "fault"
+"""Under which the row of a fault is among the properties of its test's report."""
 
-# Short waits, so that what takes minutes in real life takes seconds here.
-QUICK = {
+# Leases that are short, so that a killed leader is followed within seconds.
+LONG = {
     "SCHEDCLASS_LEASE_DURATION_SECONDS": "15",
     "SCHEDCLASS_LEASE_DEADLINE_SECONDS": "12",
     "SCHEDCLASS_LEASE_RETRY_SECONDS": "1",
 }
+# All waits short, so that what takes minutes in real life takes seconds here.
 SHORT = {
-    **QUICK,
+    "SCHEDCLASS_LEASE_DURATION_SECONDS": "10",
+    "SCHEDCLASS_LEASE_DEADLINE_SECONDS": "8",
+    "SCHEDCLASS_LEASE_RETRY_SECONDS": "0.5",
     "SCHEDCLASS_RESYNC_SECONDS": "4",
     "SCHEDCLASS_STALE_SECONDS": "20",
     "SCHEDCLASS_CERTIFICATE_CHECK_SECONDS": "1",
@@ -50,9 +55,21 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(
-    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+    terminalreporter: pytest.TerminalReporter,
 ) -> None:
-    if rows := config.stash.get(ROWS, []):
+    reports = [
+        report
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if isinstance(report, pytest.TestReport) and report.when == "call"
+    ]
+    rows = [
+        Row(**value)
+        for report in sorted(reports, key=lambda report: report.location[:2])
+        for key, value in report.user_properties
+        if key == FAULT and isinstance(value, dict)
+    ]
+    if rows:
         terminalreporter.section("faults")
         for line in table(rows):
             terminalreporter.write_line(line)
@@ -66,16 +83,17 @@ def session_scene(
     with Cluster(tmp_path_factory.mktemp("faults")) as cluster:
         cluster.create_nodes(3)
         with Proxy(cluster.port("proxy"), cluster.port("kube-apiserver")) as proxy:
-            operator = ProxiedInstallation(cluster, env=QUICK if long else SHORT)
+            operator = ProxiedInstallation(cluster, env=LONG if long else SHORT)
             operator.start()
-            rows = pytestconfig.stash.setdefault(ROWS, [])
-            scene = Scene(cluster, operator, proxy, Tenants(cluster), long, rows)
+            scene = Scene(cluster, operator, proxy, Tenants(cluster), long, report=print)
             scene.build()
             yield scene
 
 
 @pytest.fixture
-def scene(session_scene: Scene) -> Scene:
+def scene(session_scene: Scene, request: pytest.FixtureRequest) -> Scene:
     """The scene, healed of the last fault."""
     session_scene.heal()
+    properties = request.node.user_properties  # they reach the summary from workers as well
+    session_scene.report = lambda row: properties.append((FAULT, asdict(row)))
     return session_scene

@@ -41,6 +41,7 @@ class Load:
         self._namespaces = namespaces
         self._pause = 1 / per_second
         self._stop = threading.Event()
+        self._abandoned = threading.Event()
         self._clock = threading.Thread(target=self._run, name="load")
 
     def __enter__(self) -> Self:
@@ -53,6 +54,8 @@ class Load:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if kind is not None:  # nobody will look at the result any more
+            self._abandoned.set()
         self._stop.set()
         self._clock.join()
 
@@ -84,7 +87,8 @@ class Load:
             if self._attempt(namespace, name):
                 self.done += 1
                 return
-            time.sleep(pause)
+            if self._abandoned.wait(pause):
+                break
             pause = min(pause * 2, 2)
         self.given_up.append(f"{namespace}/{name}")
 

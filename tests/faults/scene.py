@@ -5,17 +5,17 @@ import http.client
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from controlplane import Api, Cluster, Installation, eventually
+from controlplane import Api, ApiError, Cluster, Installation, eventually
 from controlplane import kubeconfig as kubeconfigs
 from controlplane.installation import NAMESPACE, RELEASE
 from controlplane.processes import Command, write_atomically
 from schedclass.domain import names
-from tests.cluster.objects import annotations, pod, pods_path
+from tests.cluster.objects import CLASSES, NAMESPACES, REGION, annotations, pod, pods_path
 from tests.cluster.tenants import Tenants
 from tests.faults.load import Load, is_pinned
 from tests.faults.proxy import Proxy
@@ -38,8 +38,7 @@ class ProxiedInstallation(Installation):
 
     def command(self, name: str) -> Command:
         command = super().command(name)
-        role = name.rpartition("-")[0]
-        self.write_token(name, self.cluster.identities.service_account_token(NAMESPACE, _sa(role)))
+        self.renew_tokens([name])
         path = kubeconfigs.write(
             self._folder / f"{name}.kubeconfig",
             server=f"https://127.0.0.1:{self.cluster.port('proxy')}",
@@ -56,12 +55,15 @@ class ProxiedInstallation(Installation):
     def token_file(self, name: str) -> Path:
         return self._folder / f"{name}.token"
 
+    def renew_tokens(self, replicas: Iterable[str]) -> None:
+        """Gives replicas tokens that last."""
+        for name in replicas:
+            account = f"{RELEASE}-{name.rpartition('-')[0]}"
+            token = self.cluster.identities.service_account_token(NAMESPACE, account)
+            self.write_token(name, token)
+
     def write_token(self, name: str, token: str) -> None:
         write_atomically(self.token_file(name), token, 0o600)
-
-
-def _sa(role: str) -> str:
-    return f"{RELEASE}-{role}"
 
 
 @dataclass
@@ -71,7 +73,7 @@ class Scene:
     Attributes:
         operator: the operator; its replicas reach the API server through `proxy`.
         long: whether this is the long form.
-        rows: the table so far.
+        report: what is done with the row of each fault.
         root, members: a tenant with a class, and all that inherit it.
         pinned: those of them in which the load creates pods.
         free: a namespace without a class that has its share of the load.
@@ -82,7 +84,7 @@ class Scene:
     proxy: Proxy
     tenants: Tenants
     long: bool
-    rows: list[Row] = field(default_factory=list)
+    report: Callable[[Row], object]
     root: str = ""
     members: list[str] = field(default_factory=list)
     pinned: list[str] = field(default_factory=list)
@@ -95,8 +97,7 @@ class Scene:
 
     def build(self) -> None:
         """Makes tree and classes."""
-        for name, region in ((WEST, "west"), (EAST, "east")):
-            self.tenants.create_class(name, nodeSelector={"topology.kubernetes.io/region": region})
+        self.create_classes()
         self.root = self.tenants.create("tenant-fault", wants=WEST, with_account=True)
         child = self.tenants.create("tenant-fault-a", with_account=True)
         self.members = [child, self.tenants.create("tenant-fault-a-b", with_account=True)]
@@ -105,16 +106,25 @@ class Scene:
         self.free = self.tenants.create("free-of-class", with_account=True)
         self.tenants.settle(dict.fromkeys(self._tenants, WEST), seconds=60)
 
+    def create_classes(self) -> None:
+        """Makes the classes as soon as their kind is served."""
+        eventually("classes are served", lambda: self.api.answers_ok(CLASSES), seconds=60)
+        for name, region in ((WEST, "west"), (EAST, "east")):
+            self.tenants.create_class(name, nodeSelector={REGION: region})
+
     @property
     def _tenants(self) -> list[str]:
         return [self.root, *self.members]
 
     def heal(self) -> None:
-        """Undoes whatever the last fault has left behind."""
+        """Undoes whatever the last fault, or a test that failed, has left behind."""
         self.proxy.delay = 0.0
         self.proxy.cut(False)
         self.cluster.heal()
+        self.operator.renew_tokens(self.operator.replicas)
         self.operator.heal()
+        for namespace in (*self.pinned, self.free):
+            self._remove_pods(namespace)
 
     # --- a fault ------------------------------------------------------------------------------
 
@@ -139,35 +149,36 @@ class Scene:
             supervisor: who starts again what ends; one of its own by default.
 
         Returns:
-            The row, already in the table.
+            The row, already reported.
         """
         row = Row(fault)
         load = Load(self.api, [*self.pinned, self.free], per_second=PER_SECOND)
         with supervisor or Supervisor(self.operator) as kubelet:
             with load:
                 load.wait(10)
-                break_it()
-                deadline = time.monotonic() + during
-                if changes:
-                    with contextlib.suppress(Exception):  # whether it is taken is part of the fault
+                try:
+                    break_it()
+                    deadline = time.monotonic() + during
+                    if changes:
                         self.change_class()
-                time.sleep(max(0.0, deadline - time.monotonic()))
-                mend_it()
+                    time.sleep(max(0.0, deadline - time.monotonic()))
+                finally:
+                    mend_it()
                 ended = time.monotonic()
                 self.converge(seconds=180)
                 row.converged = time.monotonic() - ended
                 load.wait(10)
             row.restarts = kubelet.restarts
         self._judge(row, load)
-        self.rows.append(row)
+        self.report(row)
         for message, count in load.messages.most_common(3):
             sys.stdout.write(f"{fault}: {count} times {message}\n")
         return row
 
     def change_class(self) -> None:
-        """Lets the tenant change to the other class."""
+        """Lets the tenant change to the other class; whether that is taken is part of a fault."""
         self.wanted = EAST if self.wanted == WEST else WEST
-        self.tenants.ask(self.root, self.wanted)
+        self._asks()
 
     def converge(self, *, seconds: float) -> None:
         """Waits until every replica is ready and a change reaches namespaces and new pods.
@@ -176,7 +187,7 @@ class Scene:
         """
         deadline = time.monotonic() + seconds
         eventually("the API server answers", self.api.answers_ok, seconds=seconds)
-        self.tenants.ask(self.root, self.wanted)
+        eventually("the wish is taken", self._asks, seconds=seconds)
         everyone: dict[str, str | None] = dict.fromkeys(self._tenants, self.wanted)
         self.tenants.settle(everyone, seconds=deadline - time.monotonic())
 
@@ -192,9 +203,15 @@ class Scene:
             seconds=deadline - time.monotonic(),
         )
 
+    def _asks(self) -> bool:
+        with contextlib.suppress(ApiError, OSError, http.client.HTTPException):
+            self.tenants.ask(self.root, self.wanted)
+            return True
+        return False
+
     def _pins_as_wanted(self) -> bool:
         path = f"{pods_path(self.pinned[-1])}?dryRun=All"
-        with contextlib.suppress(Exception):  # refused or unanswered: not yet
+        with contextlib.suppress(ApiError, OSError, http.client.HTTPException):  # not yet
             found = self.api.create(path, pod("probe"))
             return annotations(found).get(names.CLASS_KEY) == self.wanted
         return False
@@ -212,8 +229,21 @@ class Scene:
         assert not any(map(is_pinned, stored)), "a pod of a namespace without a class was pinned"
         row.blocked = load.refused[self.free]
         for namespace in (*self.pinned, self.free):
-            self.api.request("DELETE", f"{pods_path(namespace)}?gracePeriodSeconds=0", timeout=60)
+            self._remove_pods(namespace)
         assert not load.given_up, load.given_up
+
+    def policies_hold(self) -> bool:
+        """Whether the API server applies our policies now; it takes a moment to follow a change."""
+        binding = {"metadata": {"name": "nobody"}, "target": {"kind": "Node", "name": "node-1"}}
+        path = f"{NAMESPACES}/{self.root}/bindings?dryRun=All"
+        try:
+            self.api.create(path, binding)
+        except ApiError as error:
+            return error.status == http.client.FORBIDDEN  # without a policy there is no such pod
+        return False
+
+    def _remove_pods(self, namespace: str) -> None:
+        self.api.request("DELETE", f"{pods_path(namespace)}?gracePeriodSeconds=0", timeout=60)
 
     # --- what is looked at --------------------------------------------------------------------
 

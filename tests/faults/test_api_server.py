@@ -120,19 +120,13 @@ def test_too_many_requests_are_waited_for(scene: Scene) -> None:
 
 
 def test_tokens_that_live_for_seconds_are_read_again(scene: Scene) -> None:
-    rotation = Rotation(scene.operator, seconds=8)
-
-    def wait_for_401() -> None:
-        rotation.__enter__()
-        time.sleep(CACHED_SECONDS + 8)  # now the first token is worth nothing
-
-    row = scene.strike(
-        "tokens expire every 8 s and are renewed in the file",
-        wait_for_401,
-        during=60 if scene.long else 0,
-    )
-    rotation.__exit__(None, None, None)
-    assert rotation.turns > 3
+    with Rotation(scene.operator, seconds=8) as rotation:
+        row = scene.strike(
+            "tokens expire every 8 s and are renewed in the file",
+            lambda: time.sleep(CACHED_SECONDS + 8),  # now the first token is worth nothing
+            during=60 if scene.long else 0,
+        )
+        assert rotation.turns > 3
     assert row.escaped == row.refused == row.blocked == row.restarts == 0
     assert row.converged < CONVERGED
 
@@ -151,12 +145,12 @@ def test_a_token_that_nobody_renews_costs_a_replica_its_work_but_unpins_nothing(
         eventually("another leads", lambda: scene.leader() != leader, seconds=60)
         time.sleep(CACHED_SECONDS)
 
-    def renew() -> None:
-        for name, role in stale.items():
-            token = scene.cluster.identities.service_account_token(NAMESPACE, f"{RELEASE}-{role}")
-            scene.operator.write_token(name, token)
-
-    row = scene.strike("a token expires and is not renewed", expire, renew, during=2)
+    row = scene.strike(
+        "a token expires and is not renewed",
+        expire,
+        lambda: scene.operator.renew_tokens(stale),
+        during=2,
+    )
     assert row.escaped == row.refused == row.blocked == 0
     assert row.converged < CONVERGED
 

@@ -54,6 +54,7 @@ def test_without_policies_an_outage_is_a_way_out(scene: Scene) -> None:
     supervisor = without_webhooks(scene)
     scene.operator.install_chart(policies={"enabled": False})
     try:
+        eventually("no policy holds", lambda: not scene.policies_hold())
         row = scene.strike(
             "the same with policies.enabled=false",
             lambda: kill_webhooks(scene),
@@ -62,6 +63,7 @@ def test_without_policies_an_outage_is_a_way_out(scene: Scene) -> None:
         )
     finally:
         scene.operator.install_chart(policies={})
+        eventually("the policies hold again", scene.policies_hold)
     assert row.escaped > 0
     assert row.blocked == 0
 

@@ -16,23 +16,22 @@ from functools import partial
 import pytest
 from cryptography import x509
 
-from controlplane import ApiError, eventually
+from controlplane import eventually
 from controlplane.installation import NAMESPACE, RELEASE
 from controlplane.processes import Command
 from schedclass.domain import names
+from schedclass.domain.findings import Reason
 from schedclass.kube.client import KubeClient
 from schedclass.kube.credentials import kubeconfig
 from schedclass.settings import CertificateMode
 from schedclass.tls.authority import certificates, service_hosts
 from schedclass.tls.publisher import CertificatePlan, Publisher
 from tests.cluster.objects import (
-    CLASSES,
     WEBHOOKS,
     class_path,
     labels,
     pod,
     pods_path,
-    scheduling_class,
 )
 from tests.faults.load import is_pinned
 from tests.faults.scene import CONVERGED, EAST, WEST, Scene
@@ -141,7 +140,7 @@ def test_certificates_and_authorities_that_live_for_seconds_are_rotated_unnotice
 ) -> None:
     supervisor = Supervisor(scene.operator)
     supervisor.held.update(scene.operator.controllers)
-    rotation = Rotation(scene, certificate=12, authority=24)
+    rotation = Rotation(scene, certificate=9, authority=18)
     serials: dict[str, set[int]] = {name: set() for name in scene.operator.webhooks}
     bundles: Counter[int] = Counter()
 
@@ -150,8 +149,8 @@ def test_certificates_and_authorities_that_live_for_seconds_are_rotated_unnotice
             scene.operator.process(name).kill()
         scene.api.delete(f"{SECRETS}/{RELEASE}-webhook-ca")
         with rotation.running():
-            deadline = time.monotonic() + (180 if scene.long else 24)
-            while time.monotonic() < deadline:
+            deadline = time.monotonic() + (180 if scene.long else 60)
+            while time.monotonic() < deadline and (scene.long or not seen_enough()):
                 for name in scene.operator.webhooks:
                     serials[name].add(served(scene, name).serial_number)
                 bundle = base64.b64decode(scene.api.get(SERVING)["data"]["ca.crt"])
@@ -161,18 +160,21 @@ def test_certificates_and_authorities_that_live_for_seconds_are_rotated_unnotice
         with Rotation(scene, certificate=3600, authority=7200).running():
             eventually("a pair that lasts is served", lambda: all(map(lasts, serials)), seconds=60)
 
+    def seen_enough() -> bool:
+        """Each replica had three certificates, and two CAs were trusted at the same time."""
+        return min(map(len, serials.values())) >= 3 and max(bundles, default=0) >= 2
+
     def lasts(name: str) -> bool:
         return served(scene, name).not_valid_after_utc > datetime.now(UTC) + timedelta(minutes=5)
 
     row = scene.strike(
-        "certificates live 12 s, CAs 24 s",
+        "certificates live 9 s, CAs 18 s",
         rotate,
         supervisor.held.clear,
         changes=False,
         supervisor=supervisor,
     )
-    assert all(len(seen) >= 3 for seen in serials.values()), serials
-    assert any(trusted >= 2 for trusted in bundles), bundles
+    assert seen_enough(), (serials, bundles)
     assert row.escaped == row.refused == row.blocked == 0
     assert row.converged < CONVERGED
 
@@ -242,10 +244,7 @@ def test_deleting_the_definition_of_classes_in_use_takes_nothing_away(scene: Sce
         scene.api.create(
             CRD.rpartition("/")[0], {**definition, "metadata": stripped, "status": None}
         )
-        eventually("classes are served", partial(serves_classes, scene), seconds=30)
-        for name, region in ((WEST, "west"), (EAST, "east")):
-            body = scheduling_class(name, nodeSelector={"topology.kubernetes.io/region": region})
-            eventually(f"{name} is there", partial(create, scene, body), seconds=20)
+        scene.create_classes()
 
     with back:
         assert all(map(scene.operator.is_ready, scene.operator.webhooks))
@@ -255,20 +254,6 @@ def test_deleting_the_definition_of_classes_in_use_takes_nothing_away(scene: Sce
         assert back.restarts == 0
     made = scene.api.create(f"{pods_path(scene.pinned[0])}?dryRun=All", pod("probe"))
     assert is_pinned(made)
-
-
-def serves_classes(scene: Scene) -> bool:
-    try:
-        return scene.api.find(CLASSES) is not None
-    except ApiError as error:
-        if error.status != 429:  # the API server says so while it sets up the storage
-            raise
-        return False
-
-
-def create(scene: Scene, body: dict[str, object]) -> bool:
-    scene.api.create(CLASSES, body)
-    return True
 
 
 # --- two leaders ----------------------------------------------------------------------------------
@@ -313,7 +298,7 @@ def test_two_controllers_at_once_neither_flap_nor_differ(scene: Scene, second: C
         "the twin leads as well", lambda: " leads" in scene.log("controller-twin"), seconds=60
     )
     mark = scene.cluster.audit.mark()
-    turns = 20 if scene.long else 6
+    turns = 20 if scene.long else 3
 
     def churn() -> None:
         for _ in range(turns):
@@ -327,4 +312,7 @@ def test_two_controllers_at_once_neither_flap_nor_differ(scene: Scene, second: C
     written = Counter(e["objectRef"]["name"] for e in patches if e["responseStatus"]["code"] == 200)
     # strike and converge change the class once more each; every change is written once.
     assert all(written[name] <= turns + 2 for name in scene.members), written
+    # Neither takes what the other has written for a third writer's resistance, and holds back.
+    for name in scene.members:
+        assert scene.tenants.events(name, Reason.LABEL_CONTESTED) == []
     assert twin.is_alive()

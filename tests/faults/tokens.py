@@ -76,6 +76,7 @@ class Rotation:
     ) -> None:
         self._stop.set()
         self._thread.join()
+        self._operator.renew_tokens(self._operator.replicas)
 
     def _run(self) -> None:
         while not self._stop.wait(self._seconds / 2):
