@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
-import re
 import secrets
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -24,8 +19,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from bench import machine
-from bench.report import Goal, percentile
+from bench import admission_at_scale, machine
+from bench.report import Goal
 from controlplane import Cluster, Installation, eventually
 from controlplane.installation import NAMESPACE, RELEASE
 from schedclass.domain import names
@@ -43,7 +38,6 @@ WEBHOOK, CONTROLLER = "webhook-0", "controller-0"
 CONCURRENCY = 16
 """As the controller's setting `patch_concurrency`."""
 
-RATE = 300.0
 DEPTH = 6
 FAN_OUT = 5
 
@@ -235,42 +229,6 @@ class Scale:
         finally:
             task.cancel()
 
-    # --- reviews ------------------------------------------------------------------------------
-
-    def reviews(self, folder: Path, seconds: float) -> subprocess.Popen[bytes]:
-        """Starts the stream of reviews to the webhook replica."""
-        path = f"{NAMESPACES}/{NAMESPACE}/secrets/{RELEASE}-webhook-tls"
-        ca = folder / "ca.pem"
-        ca.write_bytes(base64.b64decode(self.cluster.admin.get(path)["data"]["ca.crt"]))
-        arguments = [str(self.cluster.port(WEBHOOK)), str(ca), str(RATE), str(seconds)]
-        some = self.members[:: max(1, len(self.members) // 500)]
-        # Into a file: nobody reads a pipe while a storm is measured.
-        with (folder / "reviews.json").open("wb") as output:
-            return subprocess.Popen(
-                [sys.executable, "-m", "bench.reviews", *arguments, *some], stdout=output
-            )
-
-    def note_reviews(
-        self, folder: Path, when: str, process: subprocess.Popen[bytes], limit: float | None
-    ) -> None:
-        """Waits for the stream to end and notes its p99."""
-        if process.wait():
-            raise RuntimeError("the stream of reviews failed, see above")
-        sample = sorted(json.loads((folder / "reviews.json").read_bytes()))
-        median, p99 = (1000 * percentile(sample, part) for part in (0.5, 0.99))
-        self.out.print(f"reviews {when}: {len(sample)}, median {median:.2f} ms, p99 {p99:.2f} ms")
-        if limit is not None:
-            text = f"p99 of {RATE:g} reviews a second {when}"
-            self.note(text, f"{limit:g} ms", f"{p99:.2f} ms", met=p99 <= limit)
-
-    def lists(self) -> float:
-        """How many LISTs of namespaces the API server has answered."""
-        text = self.cluster.admin.text("/metrics")
-        pattern = (
-            r'^apiserver_request_total\{(?=.*resource="namespaces")(?=.*verb="LIST").*\} (\S+)$'
-        )
-        return sum(map(float, re.findall(pattern, text, re.MULTILINE)))
-
 
 async def at_once(items: Sequence[Any], work: Callable[[Any], Awaitable[None]]) -> None:
     """Works on all items, `CONCURRENCY` at a time."""
@@ -332,27 +290,7 @@ async def measure(scale: Scale, folder: Path, rounds: int) -> None:
     scale.note("another tenant's change meanwhile", "2 s", f"{other:.2f} s", met=other <= 2)
     scale.note_memory("controller: resident memory after that", CONTROLLER, 250)
     scale.note_memory("webhook: resident memory after that", WEBHOOK, 150)
-    await reviews(scale, folder)
-
-
-async def reviews(scale: Scale, folder: Path) -> None:
-    """Reviews at rest, beside a complete LIST, and beside a storm."""
-    scale.note_reviews(folder, "at rest", scale.reviews(folder, 10), None)
-    relisting = Installation(scale.cluster, replicas=1, env={"SCHEDCLASS_RESYNC_SECONDS": "2"})
-    relisting.start_replica(WEBHOOK)
-    before = scale.lists()
-    scale.note_reviews(folder, "during complete re-lists", scale.reviews(folder, 10), 4)
-    pages = scale.lists() - before
-    if pages < scale.count / 500:
-        raise RuntimeError(f"only {pages:g} pages of namespaces were listed meanwhile")
-    process = scale.operator.start_replica(WEBHOOK)
-    await scale.settle(process.pid)
-    stream = scale.reviews(folder, 15)
-    await asyncio.sleep(1)
-    await scale.storm(f"class-{scale.classes - 1}")
-    still = stream.poll() is None
-    scale.out.print(f"the storm ended {'before' if still else 'after'} the reviews")
-    scale.note_reviews(folder, "during the storm", stream, 4)
+    await admission_at_scale.measure(scale, folder)
 
 
 @app.command()
