@@ -257,7 +257,7 @@ class Gathering:
 
 
 def events_of(common: Common, record: PodRecord) -> tuple[list[str], str]:
-    """What core/v1 Events say of a pod, the newest last.
+    """What core/v1 Events say of a pod, the newest last; what is said several times stands once.
 
     Returns:
         `TYPE REASON (xCOUNT): message` each, and why they could not be read (empty if they were).
@@ -277,8 +277,9 @@ def events_of(common: Common, record: PodRecord) -> tuple[list[str], str]:
     except Forbidden:
         return [], f"not allowed to list events in {record.pod.namespace}"
     items.sort(key=lambda item: str(item.get("lastTimestamp") or item.get("eventTime") or ""))
-    return [
-        f"{item.get('type')} {item.get('reason')} (x{item.get('count') or 1}): "
-        f"{item.get('message')}"
-        for item in items[-EVENTS_SHOWN:]
-    ], ""
+    counts: dict[tuple[str, str, str], int] = {}
+    for item in items:
+        said = (str(item.get("type")), str(item.get("reason")), str(item.get("message")))
+        counts[said] = counts.pop(said, 0) + int(item.get("count") or 1)
+    told = [f"{kind} {why} (x{n}): {text}" for (kind, why, text), n in counts.items()]
+    return told[-EVENTS_SHOWN:], ""

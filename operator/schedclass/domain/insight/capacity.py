@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from schedclass.domain.findings import Reason
-from schedclass.domain.insight.resources import CPU, MEMORY, PODS, Demand, HostPort
+from schedclass.domain.insight.resources import CPU, MEMORY, PODS, Amounts, Demand, HostPort
 from schedclass.domain.insight.snapshot import NodeRecord, PodRecord
 from schedclass.domain.nodes import Taint
 from schedclass.domain.scheduling.constraints import NO_NEW_PODS, Tolerance
@@ -113,13 +113,11 @@ class Capacity:
         ]
         found = {NODE_RESOURCES: sum(least) // len(least) if least else 0}
         if demand.requests.get(CPU) or demand.requests.get(MEMORY):
-            shares = [
-                min((used.requests.get(name, 0) + demand.requests.get(name, 0)) / total, 1.0)
-                for name, total in ((CPU, cpu), (MEMORY, memory))
-                if total
-            ]
-            apart = abs(shares[0] - shares[1]) / 2 if len(shares) == 2 else 0.0
-            found[BALANCE] = int((1 - apart) * MAX_NODE_SCORE)
+            before = _balance(used.requests, {}, node.allocatable)
+            after = _balance(used.requests, demand.requests, node.allocatable)
+            # What counts is whether the pod makes it better.
+            half = MAX_NODE_SCORE // 2
+            found[BALANCE] = half + (half + after - before) // 2
         return found
 
 
@@ -134,3 +132,14 @@ def _insufficient(message: str, *, possible: bool) -> Lack:
 
 def _free_share(asked: int, total: int) -> int:
     return 0 if asked > total else (total - asked) * MAX_NODE_SCORE // total
+
+
+def _balance(used: Amounts, asked: Amounts, allocatable: Amounts) -> int:
+    """How alike the shares of CPU and memory are that are taken: from 50 to 100."""
+    shares = [
+        min((used.get(name, 0) + asked.get(name, 0)) / total, 1.0)
+        for name in (CPU, MEMORY)
+        if (total := allocatable.get(name, 0))
+    ]
+    apart = abs(shares[0] - shares[1]) / 2 if len(shares) == 2 else 0.0
+    return int((1 - apart) * MAX_NODE_SCORE)
