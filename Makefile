@@ -111,6 +111,11 @@ check: $(READY) ## Check format, lint, types, layers and generated files; change
 	hadolint Dockerfile
 	@for check in $(DRIFT_CHECKS); do echo "$$check"; bash -c "$$check"; done
 
+.PHONY: docs
+docs: $(READY) programs ## Run the commands in docs/ anew and write their output there
+	@$(BIN)/python -m generate.cli_docs
+	@$(BIN)/python -m generate.cluster_docs
+
 .PHONY: format
 format: $(READY) ## Format the Python code and fix what the linter can
 	ruff check --fix-only .
