@@ -1,5 +1,6 @@
 """Tree, explain, check and usage on a real cluster, as its admin and as a tenant."""
 
+import contextlib
 import json
 import os
 import re
@@ -12,16 +13,17 @@ from typing import Any
 import pytest
 import yaml
 
-from controlplane import Cluster, Installation, Kubectl, eventually
+from controlplane import ApiError, Cluster, Installation, Kubectl, eventually
 from schedclass.cli import manifests
 from schedclass.domain import names
 from tests.cluster.cli.conftest import Cli
-from tests.cluster.objects import Json, pod, pods_path
+from tests.cluster.objects import REGION, Json, class_path, pod, pods_path
 from tests.cluster.tenants import Tenants
 from tests.unit.cli.running import Done, schedclass
 
 GOLDEN = Path(__file__).parent / "golden"
 ROOT, CHILD = "tenant-cli", "tenant-cli-shop"
+ALONE, CLASS = "tenant-alone", "cli-alone"
 
 
 @pytest.fixture(scope="module")
@@ -32,16 +34,28 @@ def shop(session_cluster: Cluster, session_operator: Installation) -> Iterator[C
     tenants = Tenants(session_cluster)
     tenants.create(ROOT, wants="dc-west")
     tenants.create(CHILD, wants="dc-east", with_account=True)
-    tenants.settle({ROOT: "dc-west", CHILD: "dc-west"})
+    # Its class is nobody else's, so that what is said of it does not depend on other tests.
+    tenants.create_class(CLASS, nodeSelector={REGION: "west"})
+    tenants.create(ALONE, wants=CLASS)
+    tenants.settle({ROOT: "dc-west", CHILD: "dc-west", ALONE: CLASS})
     cluster = session_cluster
     cluster.admin.create(pods_path(CHILD), pod("impossible", nodeSelector={"none": "such"}))
     cluster.admin.create(pods_path(CHILD), pod("preset", nodeName="node-1"))
     eventually("the scheduler has spoken", lambda: _condition(cluster, "impossible"), seconds=20)
+    events = f"/api/v1/namespaces/{CHILD}/events?fieldSelector=involvedObject.name%3Dimpossible"
+    eventually("its Event is there", lambda: cluster.admin.get(events)["items"])
     yield cluster
     for name in ("impossible", "preset"):
         path = f"{pods_path(CHILD)}/{name}"
         cluster.admin.request("DELETE", path, {"gracePeriodSeconds": 0})
     tenants.clean_up()
+    eventually("nobody has the class", lambda: _deleted(cluster, class_path(CLASS)), seconds=20)
+
+
+def _deleted(cluster: Cluster, path: str) -> bool:
+    with contextlib.suppress(ApiError):
+        cluster.admin.delete(path)
+    return cluster.admin.find(path) is None
 
 
 def _condition(cluster: Cluster, name: str) -> Json | None:
@@ -73,6 +87,14 @@ def expect_golden(name: str, done: Done, cluster: Cluster) -> None:
         ("check", "-n", CHILD, "-o", "json"),
         ("explain", "namespace", CHILD),
         ("explain", "namespace", CHILD, "-o", "json"),
+        ("explain", "pod", "impossible", "-n", CHILD),
+        ("explain", "pod", "impossible", "-n", CHILD, "-o", "json"),
+        ("explain", "class", CLASS),
+        ("explain", "class", CLASS, "-o", "json"),
+        ("usage", CLASS),
+        ("usage", CLASS, "-o", "json"),
+        ("simulate", "--set-class", f"{ROOT}=dc-east", "-n", CHILD),
+        ("simulate", "--set-class", f"{ROOT}=dc-east", "-n", CHILD, "-o", "json"),
     ],
     ids=" ".join,
 )
@@ -82,7 +104,7 @@ def test_the_output_on_a_cluster_is_as_it_was_read_and_approved(
     done = cli(*arguments)
     if "check" in arguments:
         done = Done(done.code, re.sub(r"\d+( |,|$)", r"N\1", done.out, flags=re.M), done.err)
-    expect_golden(f"{'-'.join(arguments)}.txt", done, shop)
+    expect_golden(f"{'-'.join(arguments).replace('=', '_')}.txt", done, shop)
 
 
 def test_explaining_a_pending_pod_shows_the_scheduler_s_own_word_beside_ours(
