@@ -17,7 +17,8 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 DRIFT_CHECKS := \
 	'python -m crds.generate --check' \
 	'python -m generate.fields --check' \
-	'python -m generate.cli_docs --check'
+	'python -m generate.cli_docs --check' \
+	'python -m generate.cli_schema --check'
 
 .PHONY: help
 help: ## Show this list
