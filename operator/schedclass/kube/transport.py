@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from ssl import SSLContext
 from typing import Any, Final
+from urllib.request import getproxies
 
 import aiohttp
 import orjson
@@ -58,6 +59,12 @@ class Transport:
         # Go verifies certificates without RFC 5280's strict profile; many clusters' CAs lack the
         # key identifiers that OpenSSL wants under Python 3.13 and later.
         configuration.disable_strict_ssl_verification = True
+        # With `trust_env` each request searches the environment, and the disk for a .netrc, which
+        # means no API server; that costs a fifth of a request.
+        configuration.client_session_kwargs = {
+            "trust_env": bool(getproxies()),
+            "cookie_jar": aiohttp.DummyCookieJar(),
+        }
         self.credentials = credentials
         self._api = ApiClient(configuration)
         self._api.user_agent = user_agent

@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from schedclass.domain.findings import Reason
 from schedclass.domain.scheduling import Decisions, Pod, parse_pod
-from schedclass.domain.scheduling.interactions import worst_absences
+from schedclass.domain.scheduling.interactions import interact, worst_absences
 from schedclass.kube.client import KubeClient, resource_path
 from schedclass.kube.errors import ApiError, NotFound, Unreachable
-from schedclass.scheduler.inflight import InFlight
+from schedclass.scheduler.inflight import SETTLE_SECONDS, InFlight
 from schedclass.scheduler.protocol import BindRequest
 from schedclass.scheduler.state import SchedulerState
 
@@ -36,6 +37,10 @@ DOUBT_SECONDS: Final = 35.0
 """How long a binding whose end is not known may still take effect: until then the pod keeps its
 place and can be bound there only. An API server gives up a write after 34 s (apiserver handlers,
 `requestTimeoutUpperBound`), and at once when it notices that the caller is gone."""
+
+
+_MENDED_BY_OTHERS: Final = (Reason.TOPOLOGY_SPREAD, Reason.POD_AFFINITY_UNMET)
+"""Rules that a further pod elsewhere may satisfy."""
 
 
 class Outcome(StrEnum):
@@ -121,8 +126,9 @@ class Binder:
         refusal, rests_on = self._commit(pod, node)
         try:
             async with asyncio.timeout(CONFIRM_SECONDS):
-                while rests_on:
-                    await self._news.wait()
+                while rests_on or (refusal and await self._may_yet_do(pod, node)):
+                    if rests_on:
+                        await self._news.wait()
                     refusal, rests_on = self._commit(pod, node)
         except TimeoutError:
             others = f"{len(rests_on)} binding{'s' if len(rests_on) > 1 else ''}"
@@ -130,6 +136,21 @@ class Binder:
         finally:
             self._in_flight.settled(pod.uid)
         return refusal
+
+    async def _may_yet_do(self, pod: Pod, node: str) -> bool:
+        """Whether another look at a conflict is worth while: one on its way has come to bind.
+
+        kube-scheduler binds in the background, so pods may come in another order than they were
+        let through, and what is uneven with the first of them may be even with the next.
+        """
+        rejection = self._decisions.why_not(pod, node)
+        if rejection is None or rejection.reason not in _MENDED_BY_OTHERS:
+            return False
+        cluster = self._state.cluster
+        return await self._in_flight.any_settled(
+            lambda other: other.uid != pod.uid and interact(cluster, other, pod),
+            seconds=SETTLE_SECONDS,
+        )
 
     async def _send(self, pod: Pod, request: BindRequest, *, again: bool = False) -> BindResult:
         """Send a binding whose place is taken.

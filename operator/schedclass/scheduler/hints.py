@@ -5,7 +5,9 @@ from then on kube-scheduler looks at all nodes for that pod, as it does without 
 """
 
 import heapq
+import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,8 +19,11 @@ from schedclass.domain.scheduling import Pod
 from schedclass.domain.scheduling.room import Room
 from schedclass.scheduler.state import SchedulerState
 
-HEAD_START: Final = 2
-"""Pods at the head of the queue that are left alone: a hint would come after they were popped."""
+LEAST_HEAD: Final = 2
+"""Pods at the head of the queue that are left alone at least."""
+
+EXPECTED_RATE: Final = 100.0
+"""Pods a second that kube-scheduler is expected to try before it was seen to try any."""
 
 STALE_SECONDS: Final = 10.0
 """A hint that was not tried for so long is taken back: it holds a place that others may need."""
@@ -97,6 +102,7 @@ class Hints:
         self._failed: set[str] = set()
         self._preempting: set[str] = set()
         self._asked_at = -ACTIVE_SECONDS
+        self._tries: deque[float] = deque(maxlen=32)
         for name, node in state.known.nodes.items():
             self._node_changed(name, None, node)
         for key, pod in state.pods.items():
@@ -117,6 +123,8 @@ class Hints:
     def asked(self, uid: str, names: list[str]) -> None:
         """kube-scheduler is trying a pod on these nodes."""
         self._asked_at = self._clock()
+        if uid not in self._asked:
+            self._tries.append(self._asked_at)
         hint = self.given.get(uid)
         if self._waiting.pop(uid, None) is not None or hint is not None:
             self._spent.add(uid)
@@ -135,8 +143,15 @@ class Hints:
         self._preempting.add(uid)
         self.drop(uid)
 
-    def next(self, limit: int) -> list[Pod]:
-        """The pods to be hinted next, in the order in which kube-scheduler takes them."""
+    def next(self, limit: int, lag: float) -> list[Pod]:
+        """The pods to be hinted next, in the order in which kube-scheduler takes them.
+
+        Args:
+            limit: how many at most.
+            lag: seconds until the last of them will have its hint. Those whom kube-scheduler takes
+                before are left alone.
+        """
+        left_alone = self._head(lag)
         head: list[tuple[int, int, str]] = []
         taken: list[Pod] = []
         while self._queue and len(taken) < limit:
@@ -144,7 +159,7 @@ class Hints:
             pod = self._waiting.get(entry[2])
             if pod is None:
                 continue
-            if len(head) < HEAD_START:
+            if len(head) < left_alone:
                 head.append(entry)
                 continue
             del self._waiting[pod.uid]
@@ -152,6 +167,15 @@ class Hints:
         for entry in head:
             heapq.heappush(self._queue, entry)
         return taken
+
+    def _head(self, lag: float) -> int:
+        """Pods that are tried meanwhile, without those that have their hint already."""
+        tries, now = self._tries, self._clock()
+        rate = EXPECTED_RATE
+        if tries and now - tries[0] < ACTIVE_SECONDS:
+            rate = max(rate, len(tries) / max(now - tries[0], 0.01))
+        hinted = sum(hint.written and not hint.missed for hint in self.given.values())
+        return max(LEAST_HEAD, math.ceil(rate * lag) - hinted)
 
     def reserve(self, pod: Pod, node: str) -> Hint:
         """A node was chosen; what the pod takes of it counts from now on."""

@@ -93,3 +93,19 @@ class InFlight:
             if self._open.get(one.pod.uid) is one:
                 self.settled(one.pod.uid)
         return len(blocking)
+
+    async def any_settled(self, matter: Callable[[Pod], bool], *, seconds: float) -> bool:
+        """Wait until one of the pods that matter has settled.
+
+        Args:
+            matter: which of the pods on their way matter.
+            seconds: the limit.
+
+        Returns:
+            False if there is none, or time is up.
+        """
+        blocking = [one.settled for one in self._open.values() if matter(one.pod)]
+        if not blocking:
+            return False
+        done, _ = await asyncio.wait(blocking, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        return bool(done)

@@ -7,6 +7,7 @@ a hint is never a verdict: a wrong one costs a look at one node.
 
 import asyncio
 import logging
+import time
 from contextlib import ExitStack
 from typing import Final
 
@@ -24,10 +25,10 @@ logger = logging.getLogger(__name__)
 LEAST_QUEUE: Final = 4
 """With fewer pods waiting, kube-scheduler has popped them before a hint can reach it."""
 
-WINDOW: Final = 64
+WINDOW: Final = 192
 """Hints given and not yet used: what can be wrong at once."""
 
-BATCH: Final = 32
+BATCH: Final = 48
 """Nodes chosen before requests get their turn."""
 
 WRITERS: Final = 8
@@ -36,6 +37,9 @@ WRITERS: Final = 8
 WRITE_SECONDS: Final = 5.0
 LIST_SECONDS: Final = 10.0
 """After this all nodes are looked at again, so that those that were emptied count as such."""
+
+FIRST_LAG: Final = 0.1
+"""Seconds that a batch is expected to take before one was written."""
 
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
@@ -54,6 +58,7 @@ class Nominator:
         *,
         least_nodes: int,
         observe: Observe = lambda _: None,
+        first_lag: float = FIRST_LAG,
     ) -> None:
         """Nothing is requested before `run`.
 
@@ -64,6 +69,7 @@ class Nominator:
             chooser: on that index and the room of the books.
             least_nodes: with fewer nodes, looking at all of them is cheaper than a hint.
             observe: receives what becomes of hints.
+            first_lag: see `FIRST_LAG`.
         """
         self._client = client
         self._state = state
@@ -76,6 +82,7 @@ class Nominator:
         self._delays = Delays(FIRST_PAUSE, LONGEST_PAUSE)
         self._writers = asyncio.Semaphore(WRITERS)
         self._trouble = False
+        self._lag = first_lag
         state.pods.on_change(lambda _key, _old, _new: self.news())
         state.known.nodes.on_change(lambda _key, _old, _new: chooser.nodes_changed())
 
@@ -91,7 +98,8 @@ class Nominator:
             self._trouble = False
             await self._withdraw()
             while not self._trouble and self._pays():
-                await self._give(self._plan())
+                if not await self._give(self._plan()):
+                    break
             if self._trouble:
                 await asyncio.sleep(self._delays.next())
             else:
@@ -118,11 +126,11 @@ class Nominator:
 
     def _plan(self) -> list[Hint]:
         """Choose nodes for the next pods; each choice counts for those after it."""
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()
         if now - self._listed_at > LIST_SECONDS:
             self._listed_at = now
             self._chooser.nodes_changed()
-        pods = self._hints.next(BATCH)
+        pods = self._hints.next(BATCH, self._lag)
         chooser, cluster = self._chooser, self._state.cluster
         chosen = []
         with ExitStack() as stack:
@@ -139,11 +147,13 @@ class Nominator:
                     stack.enter_context(cluster.supposing(present=(pod.on(node),)))
         return chosen
 
-    async def _give(self, hints: list[Hint]) -> None:
-        if not hints:
-            await asyncio.sleep(0)
-            return
+    async def _give(self, hints: list[Hint]) -> bool:
+        """Write hints; tells whether there were any."""
+        began = time.monotonic()
         await asyncio.gather(*(self._write(hint, hint.node) for hint in hints))
+        if len(hints) > BATCH // 2:
+            self._lag += (time.monotonic() - began - self._lag) / 2
+        return bool(hints)
 
     async def _withdraw(self) -> None:
         wrong = self._hints.wrong()

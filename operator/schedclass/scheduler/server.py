@@ -6,7 +6,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Self
 
-from aiohttp import web
+from aiohttp import StreamReader, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http import RawRequestMessage
 
 from schedclass.scheduler.protocol import MAX_BODY_BYTES, MalformedRequestError
 
@@ -52,7 +54,7 @@ class ExtenderServer:
         self._host = host
         self._observe = observe
         self._count_error = count_error
-        self._runner: web.AppRunner | None = None
+        self._runner: web.ServerRunner | None = None
 
     @property
     def listening(self) -> bool:
@@ -60,11 +62,9 @@ class ExtenderServer:
         return self._runner is not None
 
     async def __aenter__(self) -> Self:
-        app = web.Application(client_max_size=MAX_BODY_BYTES)
-        app.router.add_route("*", "/{verb:.*}", self._handle)
-        runner = web.AppRunner(
-            app, handle_signals=False, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS
-        )
+        # Without an application: its router is a third of the price of a request.
+        server = web.Server(self._handle, request_factory=_request, access_log=None)
+        runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=SHUTDOWN_SECONDS)
         await runner.setup()
         try:
             await web.TCPSite(runner, self._host, self.port).start()
@@ -80,9 +80,9 @@ class ExtenderServer:
         if runner is not None:
             await runner.cleanup()
 
-    async def _handle(self, request: web.Request) -> web.Response:
+    async def _handle(self, request: web.BaseRequest) -> web.Response:
         began = time.perf_counter()
-        name = request.match_info["verb"]
+        name = request.path.removeprefix("/")
         verb = self._verbs.get(name)
         if verb is None:
             return _refusal(404, f"there is no such verb; use one of {', '.join(self._verbs)}")
@@ -97,9 +97,27 @@ class ExtenderServer:
         return web.Response(body=answer, content_type="application/json")
 
     @staticmethod
-    async def _body(request: web.Request) -> bytes:
+    async def _body(request: web.BaseRequest) -> bytes:
         async with asyncio.timeout(READ_SECONDS):
             return await request.read()
+
+
+def _request(
+    message: RawRequestMessage,
+    payload: StreamReader,
+    protocol: "web.RequestHandler[web.BaseRequest]",
+    writer: AbstractStreamWriter,
+    task: asyncio.Task[None],
+) -> web.BaseRequest:
+    return web.BaseRequest(
+        message,
+        payload,
+        protocol,
+        writer,
+        task,
+        asyncio.get_running_loop(),
+        client_max_size=MAX_BODY_BYTES,
+    )
 
 
 def _failure(verb: str, error: Exception) -> web.Response:

@@ -120,7 +120,13 @@ async def scene(*nodes: Json, least_nodes: int = 1, **spec: Any) -> AsyncIterato
         decisions = Decisions(world.state.cluster, Scope.MERGED)
         chooser = Chooser(world.state.cluster, decisions, hints.room)
         nominator = Nominator(
-            client, world.state, hints, chooser, least_nodes=least_nodes, observe=observe
+            client,
+            world.state,
+            hints,
+            chooser,
+            least_nodes=least_nodes,
+            observe=observe,
+            first_lag=0.0,
         )
         running = asyncio.create_task(nominator.run())
         yield Scene(api, world, hints, nominator, results, now)
