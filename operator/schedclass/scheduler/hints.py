@@ -23,9 +23,9 @@ LEAST_HEAD: Final = 2
 """Pods at the head of the queue that are left alone at least."""
 
 EXPECTED_RATE: Final = 100.0
-"""Pods a second that kube-scheduler is expected to try before it was seen to try any."""
+"""Pods a second that kube-scheduler is expected to try before it was seen to try some."""
 
-STALE_SECONDS: Final = 10.0
+STALE_SECONDS: Final = 30.0
 """A hint that was not tried for so long is taken back: it holds a place that others may need."""
 
 ACTIVE_SECONDS: Final = 5.0
@@ -171,9 +171,10 @@ class Hints:
     def _head(self, lag: float) -> int:
         """Pods that are tried meanwhile, without those that have their hint already."""
         tries, now = self._tries, self._clock()
+        recent = [moment for moment in tries if now - moment < ACTIVE_SECONDS]
         rate = EXPECTED_RATE
-        if tries and now - tries[0] < ACTIVE_SECONDS:
-            rate = max(rate, len(tries) / max(now - tries[0], 0.01))
+        if len(recent) > LEAST_HEAD:
+            rate = len(recent) / max(now - recent[0], 0.01)
         hinted = sum(hint.written and not hint.missed for hint in self.given.values())
         return max(LEAST_HEAD, math.ceil(rate * lag) - hinted)
 

@@ -31,6 +31,9 @@ WINDOW: Final = 192
 BATCH: Final = 48
 """Nodes chosen before requests get their turn."""
 
+FIRST_BATCH: Final = 16
+"""The same while no hint is out: until the last of them is written, pods have to do without."""
+
 WRITERS: Final = 8
 """Hints written at the same time."""
 
@@ -38,8 +41,8 @@ WRITE_SECONDS: Final = 5.0
 LIST_SECONDS: Final = 10.0
 """After this all nodes are looked at again, so that those that were emptied count as such."""
 
-FIRST_LAG: Final = 0.1
-"""Seconds that a batch is expected to take before one was written."""
+FIRST_LAG: Final = 0.004
+"""Seconds that a hint is expected to take before some were written."""
 
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
@@ -130,7 +133,8 @@ class Nominator:
         if now - self._listed_at > LIST_SECONDS:
             self._listed_at = now
             self._chooser.nodes_changed()
-        pods = self._hints.next(BATCH, self._lag)
+        limit = BATCH if self._hints.given else FIRST_BATCH
+        pods = self._hints.next(limit, self._lag * limit)
         chooser, cluster = self._chooser, self._state.cluster
         chosen = []
         with ExitStack() as stack:
@@ -151,8 +155,8 @@ class Nominator:
         """Write hints; tells whether there were any."""
         began = time.monotonic()
         await asyncio.gather(*(self._write(hint, hint.node) for hint in hints))
-        if len(hints) > BATCH // 2:
-            self._lag += (time.monotonic() - began - self._lag) / 2
+        if len(hints) >= FIRST_BATCH // 2:
+            self._lag += ((time.monotonic() - began) / len(hints) - self._lag) / 2
         return bool(hints)
 
     async def _withdraw(self) -> None:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from schedclass.domain import names
@@ -224,16 +225,18 @@ async def test_hints_of_one_burst_respect_one_another() -> None:
         assert len(set(s.given().values())) == 10
 
 
-async def test_no_more_than_a_window_is_ever_open() -> None:
+async def test_no_more_than_a_window_is_ever_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WINDOW", 24)
+    monkeypatch.setattr(module, "BATCH", 8)
     async with scene(nodeSelector={ZONE: "a"}) as s:
-        s.queue(module.WINDOW * 3)
-        await eventually(lambda: s.results[HintResult.MADE] >= module.WINDOW - module.BATCH)
+        s.queue(90)
+        await eventually(lambda: s.results[HintResult.MADE] >= 16)
         await quiet(s)
-        assert s.results[HintResult.MADE] <= module.WINDOW
+        made = s.results[HintResult.MADE]
+        assert made <= 24
         for name in list(s.given()):
-            bound = raw_pod(name, "n1", version=9)
-            s.world.watch(bound)
-        await eventually(lambda: s.results[HintResult.MADE] >= module.WINDOW * 2 - module.BATCH)
+            s.world.watch(raw_pod(name, "n1", version=9))
+        await eventually(lambda: s.results[HintResult.MADE] >= made + 16)
 
 
 async def test_a_pod_that_is_bound_where_it_was_hinted_counts_as_used() -> None:
