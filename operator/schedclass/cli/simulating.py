@@ -39,12 +39,15 @@ class WhatIf:
 def simulate(common: Common, what_if: WhatIf) -> int:
     """`schedclass simulate`; exit code 1 if a pod finds no node or a running one breaks."""
     policy = policy_of(common)
-    base = load_snapshot(common, PARTS)
+    given = None
+    if what_if.change:
+        given = snapshot_of_manifests(tuple(what_if.change), common)
+    base = load_snapshot(common, PARTS, besides=given)
     if not base.knows(Part.NODES):
         raise CliError(f"nothing can be placed without nodes: {base.unknown[Part.NODES]}")
     told = _described(what_if)
     before = World(displaced(base), policy)
-    after = World(_changed(World(base, policy), common, what_if), policy) if told else before
+    after = World(_changed(World(base, policy), given, what_if), policy) if told else before
     groups = trial.run(after)
     effects = impact(before, after, groups) if told else None
     caveats = trial.caveats(after)
@@ -86,11 +89,10 @@ def _described(what_if: WhatIf) -> list[str]:
     ]
 
 
-def _changed(world: World, common: Common, what_if: WhatIf) -> Snapshot:
+def _changed(world: World, given: Snapshot | None, what_if: WhatIf) -> Snapshot:
     policy, base = world.policy, world.snapshot
     snapshot = base
-    if what_if.change:
-        given = snapshot_of_manifests(tuple(what_if.change), common)
+    if given is not None:
         snapshot = changes.overlay(snapshot, replace(given, origin=""))
     try:
         for change in what_if.set_class:

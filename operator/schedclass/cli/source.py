@@ -68,19 +68,31 @@ def load_world(common: Common, parts: Collection[Part]) -> World:
     return World(load_snapshot(common, parts), policy_of(common))
 
 
-def load_snapshot(common: Common, parts: Collection[Part]) -> Snapshot:
-    """See `load_world`."""
+def load_snapshot(
+    common: Common, parts: Collection[Part], *, besides: Snapshot | None = None
+) -> Snapshot:
+    """See `load_world`.
+
+    Args:
+        common: the options.
+        parts: what the command needs of a cluster.
+        besides: what will be laid over it later, of which the same holds as of manifests here: a
+            workload that runs already wants only those of its pods that are not there.
+    """
     if common.offline:
         return snapshot_of_manifests(common.files, common)
     from schedclass.cli.gather import connection, gather_snapshot
+    from schedclass.domain.insight.changes import of_workloads, overlay
 
-    live = gather_snapshot(common, parts)
-    if not common.files:
-        return live
-    from schedclass.domain.insight.changes import overlay
-
-    own = replace(common, namespace=connection(common).namespace)
-    return overlay(live, snapshot_of_manifests(common.files, own))
+    given = Snapshot()
+    if common.files:
+        own = replace(common, namespace=connection(common).namespace)
+        given = snapshot_of_manifests(common.files, own)
+    wanted = (*given.workloads, *(besides.workloads if besides is not None else ()))
+    live = gather_snapshot(common, {*parts, Part.WORKLOADS} if wanted else parts)
+    if Part.WORKLOADS not in parts:
+        live = replace(live, workloads=of_workloads(live.workloads, wanted))
+    return overlay(live, given) if common.files else live
 
 
 def snapshot_of_manifests(paths: tuple[str, ...], common: Common) -> Snapshot:

@@ -31,10 +31,12 @@ from tests.cluster.objects import (
 from tests.cluster.scheduling.workloads import message
 from tests.differential import clusters
 from tests.differential.clusters import NAMESPACE_LABELS, NAMESPACES, pairs
+from tests.unit.cli.running import Done
 
 SIMULATIONS = int(os.environ.get("SCHEDCLASS_SIMULATIONS", "2"))
 SEED = int(os.environ.get("SCHEDCLASS_SEED", "0"))
 PODS = 10
+REPLICAS = 5
 TENANTS = NAMESPACES[:2]
 CLASS_NAMES = ("one", "two")
 
@@ -57,7 +59,7 @@ class Stage:
         self._folder = folder
         self._nodes: list[str] = []
 
-    def set(self, seed: int) -> None:
+    def prepare(self, seed: int) -> None:
         """Everything but the pods."""
         self.clear()
         rng = Random(seed)
@@ -111,13 +113,49 @@ class Stage:
         file = self._folder / "pod.json"
         file.write_text(json.dumps(pod))
         done = self._cli("simulate", "--live", "-f", file, "-o", "json")
-        assert done.code in (0, 1), done.err
-        title = f"Pod {pod['metadata']['namespace']}/{name}"
-        (group,) = (group for group in done.document["groups"] if group["name"] == title)
         self._api.create(path, pod)
-        self._compare(f"{path}/{name}", pod, group["first"], tally)
+        said = _first(done, f"Pod {pod['metadata']['namespace']}/{name}")
+        self._compare(f"{path}/{name}", pod, said, tally)
 
-    def _compare(self, path: str, pod: Json, said: Json, tally: Tally) -> None:
+    def try_replicas(self, name: str, rng: Random, tally: Tally) -> None:
+        """The same for the replicas of a Deployment, one after the other: they are spread."""
+        namespace = rng.choice(NAMESPACES)
+        obj = _deployment(name, namespace, rng)
+        path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+        self._api.create(path, obj)
+        known: set[str] = set()
+        for number in range(1, REPLICAS + 1):
+            obj["spec"]["replicas"] = number
+            file = self._folder / "deployment.json"
+            file.write_text(json.dumps(obj))
+            how = ("--live", "-f", file) if number % 2 else ("--change", file)
+            said = _first(
+                self._cli("simulate", *how, "-o", "json"), f"Deployment {namespace}/{name}"
+            )
+            self._api.merge_patch(f"{path}/{name}", {"spec": {"replicas": number}})
+            made = self._new_pod(namespace, name, known)
+            if not self._compare(f"{pods_path(namespace)}/{made}", obj, said, tally, keep=True):
+                break  # none of its siblings would find a node
+            known.add(made)
+        self._api.request("DELETE", f"{path}/{name}", {"propagationPolicy": "Background"})
+        selector = f"{pods_path(namespace)}?labelSelector=app%3D{name}"
+        self._api.request("DELETE", selector, {"gracePeriodSeconds": 0})
+        eventually("all are gone", lambda: not self._api.get(selector)["items"], seconds=20)
+
+    def _new_pod(self, namespace: str, app: str, known: set[str]) -> str:
+        selector = f"{pods_path(namespace)}?labelSelector=app%3D{app}"
+
+        def new() -> str:
+            found = [pod["metadata"]["name"] for pod in self._api.get(selector)["items"]]
+            return next((name for name in found if name not in known), "")
+
+        return eventually(f"another pod of {app}", new, seconds=30)
+
+    def _compare(
+        self, path: str, pod: Json, said: Json, tally: Tally, *, keep: bool = False
+    ) -> bool:
+        """Tells whether the pod found a node; one that did not is taken away unless kept."""
+
         def spoken() -> Json:
             found = self._api.get(path)
             return found if found["spec"].get("nodeName") or message(found) else {}
@@ -130,14 +168,40 @@ class Stage:
             assert not allowed, where
             assert message(real).startswith(said["message"].rstrip(".")), where
             tally.pending += 1
-            self._api.request("DELETE", path, {"gracePeriodSeconds": 0})
-            return
+            if not keep:
+                self._api.request("DELETE", path, {"gracePeriodSeconds": 0})
+            return False
         assert node in allowed, where
         tally.placed += 1
         if node in (said["node"], *said["ties"]):
             tally.best += 1
         else:
             tally.otherwise.append(where)
+        return True
+
+
+def _first(done: Done, title: str) -> Json:
+    """What is said of the first pod of a group, which is the next to be made."""
+    assert done.code in (0, 1), done.err
+    (group,) = (group for group in done.document["groups"] if group["name"] == title)
+    first: Json = group["first"]
+    return first
+
+
+def _deployment(name: str, namespace: str, rng: Random) -> Json:
+    resources = {"requests": {"cpu": rng.choice(["100m", "1"]), "memory": "64Mi"}}
+    containers = [{"name": "main", "image": "image", "resources": resources}]
+    labels = {"app": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "replicas": 0,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": containers}},
+        },
+    }
 
 
 def _node(name: str, rng: Random) -> Json:
@@ -194,10 +258,11 @@ def stage(operator: Installation, cli: Cli, tmp_path: Path) -> Iterator[Stage]:
 def test_every_pod_of_generated_clusters_ends_as_simulated(stage: Stage) -> None:
     tally = Tally()
     for seed in range(SEED, SEED + SIMULATIONS):
-        stage.set(seed)
+        stage.prepare(seed)
         rng = Random(seed)
         for number in range(PODS):
             stage.try_pod(f"s{seed}-{number}", rng, tally)
+        stage.try_replicas(f"web-{seed}", rng, tally)
     sys.stdout.write(
         f"{SIMULATIONS} clusters: {tally.pending} pods Pending for the reasons simulated, "
         f"{tally.placed} placed where simulated, {tally.best} of them on the best node\n"

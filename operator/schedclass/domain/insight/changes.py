@@ -9,6 +9,7 @@ from schedclass.domain.insight.snapshot import (
     NodeRecord,
     Part,
     Snapshot,
+    Workload,
 )
 from schedclass.domain.insight.world import World
 from schedclass.domain.namespaces import is_writable_class_name
@@ -47,6 +48,23 @@ def overlay(base: Snapshot, changed: Snapshot) -> Snapshot:
         pods=_merged(base.pods, changed.pods, lambda record: record.key),
         workloads=_merged(base.workloads, changed.workloads, lambda workload: workload.key),
         origin=f"{base.origin}, changed by {changed.origin}" if changed.origin else base.origin,
+    )
+
+
+def of_workloads(known: Iterable[Workload], wanted: Iterable[Workload]) -> tuple[Workload, ...]:
+    """Those of the known workloads that are wanted ones or are controlled by them.
+
+    They tell whose the running pods are. What others want is the business of their controllers.
+    """
+    keys = {workload.key for workload in wanted}
+    return tuple(
+        workload
+        for workload in known
+        if workload.key in keys
+        or (
+            workload.owner is not None
+            and f"{workload.owner.kind} {workload.namespace}/{workload.owner.name}" in keys
+        )
     )
 
 
