@@ -23,6 +23,8 @@ QUICK_LEASE = {
     "SCHEDCLASS_LEASE_DEADLINE_SECONDS": "8",
     "SCHEDCLASS_LEASE_RETRY_SECONDS": "0.5",
 }
+# Everything is placed with hints as well, though there are three nodes only.
+HINTS = {"SCHEDCLASS_NOMINATION_LEAST_NODES": "1"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -51,7 +53,7 @@ def session_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluste
 
 @pytest.fixture(scope="session")
 def session_operator(session_cluster: Cluster) -> Iterator[Installation]:
-    installation = Installation(session_cluster, env=QUICK_LEASE)
+    installation = Installation(session_cluster, env=QUICK_LEASE | HINTS)
     installation.start()
     tenants = Tenants(session_cluster)
     for region in ("west", "east"):
