@@ -84,7 +84,7 @@ test-browser: $(READY) browser ## Look at the report in a real browser
 
 .PHONY: test-cluster
 test-cluster: $(READY) programs ## Render the chart, and run the tests on a real control plane
-	@$(BIN)/python -m pytest tests/chart tests/cluster $(PARALLEL) $(ARGS)
+	@$(BIN)/python -m pytest tests/chart tests/cluster -p tests.rights.check $(PARALLEL) $(ARGS)
 
 .PHONY: test-faults-short
 test-faults-short: $(READY) programs ## Break one part after the other under load
@@ -93,6 +93,10 @@ test-faults-short: $(READY) programs ## Break one part after the other under loa
 .PHONY: test-faults
 test-faults: $(READY) programs ## The same with more rounds and real time limits; half an hour
 	@$(BIN)/python -m pytest tests/faults --long-faults $(ANYWHERE) $(ARGS)
+
+.PHONY: test-rights
+test-rights: $(READY) programs ## Take each right of the chart away and show which test misses it; an hour
+	@$(BIN)/python -m tests.rights $(ARGS)
 
 .PHONY: bench
 bench: $(READY) programs ## Measure admission against the API server's own limit

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,9 +13,13 @@ from typing import Any
 
 import yaml
 
+from controlplane import rights
 from controlplane.cluster import Cluster
 from controlplane.processes import write_atomically
 from controlplane.programs import KUBERNETES, program
+
+WITHHELD = "CONTROLPLANE_WITHHELD_RIGHT"
+"""Variable with a right (see `rights`) that no chart grants while it is set."""
 
 
 class HelmError(RuntimeError):
@@ -50,7 +56,10 @@ class Release:
         state = self._cluster.folder / "helm" / f"{self.name}.sha256"
         if state.exists() and state.read_text(encoding="ascii") == digest and self.is_deployed():
             return False
-        self._run("upgrade", "--install", "--create-namespace", *self._chart_arguments(values))
+        arguments = self._chart_arguments(values)
+        if WITHHELD in os.environ:
+            arguments[1] = str(self._rendered_chart(values))
+        self._run("upgrade", "--install", "--create-namespace", *arguments)
         write_atomically(state, digest)
         return True
 
@@ -71,7 +80,20 @@ class Release:
         """
         version = f"--kube-version=v{KUBERNETES}"
         text = self._run("template", version, *self._chart_arguments(values))
-        return [document for document in yaml.safe_load_all(text) if document]
+        objects = [document for document in yaml.safe_load_all(text) if document]
+        if WITHHELD in os.environ:
+            return list(rights.without(objects, os.environ[WITHHELD]))
+        return objects
+
+    def _rendered_chart(self, values: Mapping[str, Any]) -> Path:
+        """A chart that consists of what the real one renders to, hooks included."""
+        folder = self._cluster.folder / "helm" / f"{self.name}-withheld"
+        (folder / "templates").mkdir(parents=True, exist_ok=True)
+        shutil.copy(self._chart / "Chart.yaml", folder)
+        text = yaml.safe_dump_all(self.render(values))
+        escaped = text.replace("{{", '{{ "{{" }}')
+        write_atomically(folder / "templates" / "all.yaml", escaped)
+        return folder
 
     def _chart_arguments(self, values: Mapping[str, Any]) -> list[str]:
         # The content names the file, so that two calls at once do not mix.

@@ -153,16 +153,15 @@ def test_arguments_of_plugins_can_be_set(chart: Chart) -> None:
     assert profile["pluginConfig"] == arguments
 
 
-def test_it_writes_bindings_hints_its_lease_and_one_inert_object(chart: Chart) -> None:
+def test_beyond_what_the_cluster_gives_a_scheduler_it_writes_its_lease_and_one_inert_object(
+    chart: Chart,
+) -> None:
     written = {
         grant
         for grant in grants(chart.render(), "scheduler")
         if grant[2] not in {"get", "list", "watch"}
     }
     assert written == {
-        ("ClusterRole", "pods/binding", "create", ""),
-        ("ClusterRole", "pods/status", "patch", ""),
-        ("Role", "leases", "create", ""),
         ("Role", "leases", "update", "cozystack-scheduler"),
         ("Role", "csistoragecapacities", "create", ""),
         ("Role", "csistoragecapacities", "patch", NAME),
@@ -208,18 +207,13 @@ def test_values_that_cannot_work_are_refused(chart: Chart, scheduler: Values, to
     assert told in chart.refusal({"scheduler": scheduler})
 
 
-def test_hints_are_given_unless_switched_off_and_so_is_the_right_to_write_them(
-    chart: Chart,
-) -> None:
-    right = ("ClusterRole", "pods/status", "patch", "")
+def test_hints_are_given_unless_switched_off(chart: Chart) -> None:
     env = {entry["name"]: entry.get("value") for entry in containers(chart)["extender"]["env"]}
     assert env["SCHEDCLASS_NOMINATION"] == "true"
     assert env["SCHEDCLASS_NOMINATION_LEAST_NODES"] == "100"
-    assert right in grants(chart.render(), "scheduler")
     off: Values = {"scheduler": {"nomination": {"enabled": False, "leastNodes": 5_000_000}}}
     assert "leastNodes" in chart.refusal(off)
     off["scheduler"]["nomination"]["leastNodes"] = 1_000_000
     env = {entry["name"]: entry.get("value") for entry in containers(chart, off)["extender"]["env"]}
     assert env["SCHEDCLASS_NOMINATION"] == "false"
     assert env["SCHEDCLASS_NOMINATION_LEAST_NODES"] == "1000000"
-    assert right not in grants(chart.render(off), "scheduler")

@@ -345,3 +345,11 @@ def test_pods_of_a_daemon_set_are_pinned_like_any_other(
 
     created = eventually("a pod per node", all_there)
     assert [pinned_to(item) for item in created] == [WEST] * 3
+
+
+def test_a_namespace_that_no_watch_has_told_of_is_looked_up(replicas: list[Replica]) -> None:
+    """Absent by the API server's own word is known, so the pod is left to whoever refuses it."""
+    for replica in replicas:
+        reply = replica.review_pod(pod(), f"{replica.name}-was-never-created")
+        assert reply.response["allowed"]
+        assert reply.patch is None

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 from cryptography import x509
 
-from controlplane import Installation
+from controlplane import Installation, eventually
 from controlplane.installation import NAMESPACE, RELEASE
 from schedclass.kube.client import KubeClient, resource_path
 from schedclass.kube.errors import Conflict
@@ -186,3 +186,19 @@ def test_torn_pair_in_the_secret_changes_nothing(operator: Installation) -> None
         assert time.monotonic() < deadline, "the leader does not mend the pair"
         for name in operator.webhooks:
             ask(operator, name)
+
+
+def test_a_torn_authority_is_replaced_in_its_secret_and_the_old_one_stays_trusted(
+    operator: Installation,
+) -> None:
+    path = resource_path("v1", "secrets", namespace=NAMESPACE, name=f"{RELEASE}-webhook-ca")
+    admin = operator.cluster.admin
+    garbage = base64.b64encode(b"garbage").decode()
+    admin.merge_patch(path, {"data": {"ca.crt": garbage}})
+
+    def is_replaced() -> bool:
+        for name in operator.webhooks:
+            ask(operator, name)
+        return bool(admin.get(path)["data"]["ca.crt"] != garbage)
+
+    eventually("the leader has made a new authority", is_replaced, seconds=A_MINUTE)

@@ -18,7 +18,7 @@ ALLOWED = {
         ("watch", "nodes", ""),
         ("get", CLASSES, ""),
         ("create", "events", ""),
-        ("get", "secrets", f"{RELEASE}-webhook-tls"),
+        ("watch", "secrets", f"{RELEASE}-webhook-tls"),
     ],
     "controller": [
         ("patch", "namespaces", "tenant-x"),
