@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.cluster)
-            item.add_marker(pytest.mark.timeout(1800 if config.getoption("long_faults") else 300))
+            item.add_marker(pytest.mark.timeout(1800 if config.getoption("long_faults") else 600))
 
 
 @pytest.hookimpl(trylast=True)

