@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from controlplane import Cluster, Installation, eventually
+from controlplane import ApiError, Cluster, Installation, eventually
 from tests.cluster.cli.conftest import Cli
-from tests.cluster.objects import REGION, pods_path
+from tests.cluster.objects import REGION, namespace_path, pods_path
 from tests.cluster.scheduling.workloads import Nodes, message
 from tests.unit.cli.running import SCENARIOS
 
@@ -50,6 +50,10 @@ def applied(cluster: Cluster, file: Path, namespaces: list[str]) -> Iterator[Non
                 return not cluster.admin.get(pods_path(where))["items"]
 
             eventually(f"{namespace} is empty", empty, seconds=20)
+            # Spares the namespace controller its search for content, which takes five seconds.
+            body = {"metadata": {"name": namespace}, "spec": {"finalizers": []}}
+            with contextlib.suppress(ApiError):  # it was faster after all
+                cluster.admin.request("PUT", f"{namespace_path(namespace)}/finalize", body)
         for cls in _names(file, "SchedulingClass"):
             path = f"/apis/cozystack.io/v1alpha1/schedulingclasses/{cls}"
 
