@@ -99,8 +99,12 @@ test-rights: $(READY) programs ## Take each right of the chart away and show whi
 	@$(BIN)/python -m tests.rights $(ARGS)
 
 .PHONY: bench
-bench: $(READY) programs ## Measure admission against the API server's own limit
+bench: $(READY) programs ## Measure admission against the API server's own limit; see bench-scheduler
 	@$(BIN)/python -m bench $(ARGS)
+
+.PHONY: bench-scheduler
+bench-scheduler: $(READY) programs ## Measure placing by class beside the stock scheduler; ARGS=--short
+	@$(BIN)/python -m bench.scheduler $(ARGS)
 
 .PHONY: bench-scale
 bench-scale: $(READY) programs ## Measure start, memory and propagation with 10,000 namespaces

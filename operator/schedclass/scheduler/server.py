@@ -105,7 +105,7 @@ class ExtenderServer:
 def _request(
     message: RawRequestMessage,
     payload: StreamReader,
-    protocol: "web.RequestHandler[web.BaseRequest]",
+    protocol: web.RequestHandler,
     writer: AbstractStreamWriter,
     task: asyncio.Task[None],
 ) -> web.BaseRequest:
