@@ -47,7 +47,8 @@ def tree(common: Common, *, root: str, **wanted: Any) -> int:
         return 0
     tell_unknown(world)
     if not rows:
-        sys.stderr.write("note: no namespace to show; --all shows those without a class too\n")
+        if world.snapshot.knows(Part.NAMESPACES):
+            sys.stderr.write("note: no namespace to show; --all shows those without a class too\n")
         return 0
     from schedclass.cli.show_tree import show_tree
 
@@ -102,5 +103,5 @@ def usage(common: Common, class_name: str) -> int:
     from schedclass.cli.show_explain import show_usage
 
     tell_unknown(world)
-    show_usage(Screen(), used)
+    show_usage(Screen(), used, whole=world.snapshot.knows(Part.NAMESPACES))
     return 0

@@ -88,7 +88,7 @@ def _class(common: Common, world: World, name: str) -> int:
         return 0
     from schedclass.cli.show_explain import show_class
 
-    show_class(Screen(), told)
+    show_class(Screen(), told, whole=world.snapshot.knows(Part.NAMESPACES))
     return 0
 
 

@@ -96,8 +96,8 @@ def show_violations(screen: Screen, violations: Sequence[Violation]) -> None:
         screen.line((violation.finding.reason.value, "bad"), f": {violation.finding}")
 
 
-def show_class(screen: Screen, told: ClassExplanation) -> None:
-    """Explain a class."""
+def show_class(screen: Screen, told: ClassExplanation, *, whole: bool) -> None:
+    """Explain a class; `whole` as in `show_usage`."""
     screen.line((f"SchedulingClass {told.class_name}", "head"))
     show_steps(screen, (told.step,))
     if told.nodes:
@@ -120,13 +120,13 @@ def show_class(screen: Screen, told: ClassExplanation) -> None:
         if len(ranked) > NODES_SHOWN:
             screen.line((f"  … {count(len(ranked) - NODES_SHOWN, 'more node')}", "dim"))
     screen.heading("Namespaces")
-    show_usage(screen, told.usage)
+    show_usage(screen, told.usage, whole=whole)
     show_violations(screen, told.violations)
     show_outcome(screen, told.outcome)
 
 
-def show_usage(screen: Screen, used: ClassUsage) -> None:
-    """Who uses a class."""
+def show_usage(screen: Screen, used: ClassUsage, *, whole: bool) -> None:
+    """Who uses a class; `whole` tells whether all namespaces could be seen."""
     style = "good" if used.health is Health.READY else "bad"
     screen.line(f"class {used.class_name}: ", (used.health.value, style))
     if used.uses:
@@ -144,6 +144,6 @@ def show_usage(screen: Screen, used: ClassUsage) -> None:
             ],
         )
     else:
-        screen.line("no namespace is bound to it")
+        screen.line(f"no namespace {'' if whole else 'that can be seen '}is bound to it")
     for namespace in used.overridden:
         screen.line(("! ", "warn"), f"{namespace} asks for it and is overridden by an ancestor")

@@ -228,6 +228,25 @@ def test_a_page_shows_what_its_reader_may_see_and_says_what_not(
     assert "None that can be seen." in own.out
 
 
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (("tree",), ""),
+        (("usage", "dc-west"), "no namespace that can be seen is bound to it"),
+        (("explain", "class", "dc-west"), 'whether class "dc-west" exists is not known'),
+        (("explain", "namespace", CHILD), ""),
+    ],
+)
+def test_a_tenant_is_told_with_each_command_what_it_cannot_see(
+    tenant_user: Path, cli: Cli, arguments: tuple[str, ...], shown: str
+) -> None:
+    done = cli(*arguments, "-n", CHILD, kubeconfig=tenant_user)
+    assert "note: namespaces: not allowed to list namespaces" in done.err
+    assert shown in done.out
+    assert "does not exist" not in done.out + done.err
+    assert "--all" not in done.err
+
+
 def test_a_tenant_with_no_right_to_ask_gets_one_sentence(tenant_user: Path, cli: Cli) -> None:
     done = cli("simulate", "-n", CHILD, kubeconfig=tenant_user)
     assert (done.code, done.out) == (2, "")
