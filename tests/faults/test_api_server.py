@@ -161,9 +161,11 @@ def test_slow_replies_slow_the_controller_only(scene: Scene) -> None:
 
 def test_broken_connections_are_made_anew(scene: Scene) -> None:
     def cut() -> None:
+        broken = 0
         for _ in range(20 if scene.long else 4):
-            assert scene.proxy.reset() > 0
+            broken += scene.proxy.reset()  # there are few while everybody backs off
             time.sleep(0.5)
+        assert broken >= len(scene.operator.replicas)
 
     row = scene.strike("every connection of ours is reset, again and again", cut)
     assert row.escaped == row.refused == row.blocked == 0
