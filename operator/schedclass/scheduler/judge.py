@@ -1,4 +1,4 @@
-"""Which nodes are open to a pod: by the class, and beside the pods that were promised a node."""
+"""Which nodes are open to a pod: by the class, and beside the pods that were promised a place."""
 
 from collections.abc import Sequence
 
@@ -14,6 +14,8 @@ class Judge:
 
     A nominated pod waits for victims of its preemption to end. If pods of lower priority could take
     its place by a rule between pods, which its own filter would meet then, it might wait for ever.
+
+    So do pods whose volumes are being made (see promises.py), whatever their priority.
     """
 
     def __init__(self, state: SchedulerState, decisions: Decisions) -> None:
@@ -31,11 +33,19 @@ class Judge:
             return self._decisions.filter(pod, passing, reasons)
 
     def _rivals(self, pod: Pod) -> list[Pod]:
-        """Nominated pods of at least its priority that matter to it, on their nodes."""
-        return [
+        """Pods that were promised a place and matter to it, on their nodes.
+
+        Nominated ones only if they are of at least its priority.
+        """
+        nominated = (
             other.on(other.nominated_node)
             for other in self._state.nominated.values()
-            if other.uid != pod.uid
-            and other.priority >= pod.priority
-            and interact(self._state.cluster, other, pod)
+            if other.priority >= pod.priority
+        )
+        # By uid: one pod may be both.
+        rivals = {other.uid: other for other in (*nominated, *self._state.promises.pods)}
+        return [
+            other
+            for other in rivals.values()
+            if other.uid != pod.uid and interact(self._state.cluster, other, pod)
         ]

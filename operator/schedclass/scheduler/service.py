@@ -4,13 +4,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from schedclass.domain.scheduling import Decisions, Pod, Rejection
-from schedclass.domain.scheduling.interactions import interact
+from schedclass.domain.scheduling.interactions import by_domain, interact
+from schedclass.domain.scheduling.prospects import binds_late
 from schedclass.scheduler import protocol
 from schedclass.scheduler.binding import Binder
 from schedclass.scheduler.chained import ChainedError, ChainedExtenders
 from schedclass.scheduler.inflight import InFlight
 from schedclass.scheduler.judge import Judge
-from schedclass.scheduler.protocol import MalformedRequestError, NodesRequest, Victims
+from schedclass.scheduler.protocol import MalformedRequestError, Victims
 from schedclass.scheduler.state import SchedulerState
 from schedclass.scheduler.waiting import RefusedPods
 
@@ -76,11 +77,13 @@ class Extender:
         pod = _readable(lambda: self._state.current(request.pod))
         self._refused.tried(pod.uid)
         self._in_flight.settled(pod.uid)
+        before = self._state.promises.withdraw(pod.uid)
         names = request.names
         self._on_asked(pod.uid, names)
-        # Asked about one node only, as for a hint, a yes needs no wait: bind decides.
-        if len(self._in_flight) and not (len(names) == 1 and self._judge.filter(pod, names)):
-            cluster = self._state.cluster
+        cluster = self._state.cluster
+        # Of one node only, as for a hint, a yes needs no wait where others can but spoil it.
+        quick = len(names) == 1 and not leans_on_others(cluster, pod)
+        if len(self._in_flight) and not (quick and self._judge.filter(pod, names)):
             waited = await self._in_flight.wait_for(lambda other: interact(cluster, other, pod))
             if waited:
                 self._observe("wait", "settled")
@@ -90,9 +93,11 @@ class Extender:
             if not names:
                 error = f"an earlier binding to {doubtful} may still take effect"
                 return self._filter_error("doubtful", error)
-        return await self._answer(pod, request.pod, names)
+        return await self._answer(pod, request.pod, names, before)
 
-    async def _answer(self, pod: Pod, raw: Mapping[str, Any], names: list[str]) -> bytes:
+    async def _answer(
+        self, pod: Pod, raw: Mapping[str, Any], names: list[str], before: str
+    ) -> bytes:
         passing = self._judge.filter(pod, names)
         reasons: dict[str, Rejection] = {}
         if len(passing) < len(names) and (self._chained or not passing):
@@ -104,6 +109,8 @@ class Extender:
             except ChainedError as error:
                 return self._filter_error("chained", str(error))
             messages.update(theirs)
+        if passing and binds_late(raw):
+            passing = self._one_domain(pod, passing, before)
         if passing:
             self._in_flight.passed(pod)
             self._observe("filter", "passed")
@@ -111,6 +118,27 @@ class Extender:
         self._refused.refused(pod, list(reasons))
         self._observe("filter", "refused")
         return protocol.filter_answer([], messages)
+
+    def _one_domain(self, pod: Pod, names: list[str], before: str) -> list[str]:
+        """Those of one domain, which is promised to the pod; all where no rule asks for domains.
+
+        Another one than at the attempt before, if there is one: that may be why it failed. Among
+        those the one that the class prefers, then the one with the most nodes.
+        """
+        domains = by_domain(self._state.cluster, pod, names)
+        if not domains:
+            return names
+        scores = dict(self._scores(pod, names))
+        chosen = max(
+            domains,
+            key=lambda nodes: (
+                before not in nodes,
+                max(scores.get(name, 0) for name in nodes),
+                len(nodes),
+            ),
+        )
+        self._state.promises.make(pod, chosen[0])
+        return chosen
 
     def _filter_error(self, result: str, error: str) -> bytes:
         self._observe("filter", result)
@@ -123,7 +151,8 @@ class Extender:
             MalformedRequestError: the request is none of kube-scheduler's.
         """
         request = protocol.read_nodes(body)
-        scores = [] if self._state.problem() is not None else self._scores(request)
+        pod = _readable(lambda: self._state.current(request.pod))
+        scores = [] if self._state.problem() is not None else self._scores(pod, request.names)
         if self._chained:
             totals = dict(scores) or dict.fromkeys(request.names, 0)
             for name, score in (await self._chained.scores(request.pod, request.names)).items():
@@ -132,12 +161,11 @@ class Extender:
         self._observe("prioritize", "scored" if scores else "indifferent")
         return protocol.prioritize_answer(scores)
 
-    def _scores(self, request: NodesRequest) -> list[tuple[str, int]]:
-        pod = _readable(lambda: self._state.current(request.pod))
+    def _scores(self, pod: Pod, names: list[str]) -> list[tuple[str, int]]:
         if not (self._decisions.has_preferences(pod) or self._is_attracted(pod)):
             return []
-        coarse = self._decisions.score(pod, request.names).coarse()
-        return list(zip(request.names, coarse, strict=True)) if coarse else []
+        coarse = self._decisions.score(pod, names).coarse()
+        return list(zip(names, coarse, strict=True)) if coarse else []
 
     def _is_attracted(self, pod: Pod) -> bool:
         """Whether classes of running pods draw it somewhere or put it off."""
@@ -181,7 +209,9 @@ class Extender:
         Raises:
             MalformedRequestError: the request is none of kube-scheduler's.
         """
-        result = await self._binder.bind(protocol.read_bind(body))
+        request = protocol.read_bind(body)
+        result = await self._binder.bind(request)
+        self._state.promises.withdraw(request.uid)
         self._observe("bind", result.outcome.value)
         return protocol.bind_answer(result.error)
 

@@ -12,6 +12,7 @@ from schedclass.domain.scheduling import Cluster, Pod, compile_class, parse_pod
 from schedclass.domain.schedulingclass import SchedulingClass
 from schedclass.kube.state import ClusterState
 from schedclass.kube.store import Store
+from schedclass.scheduler.promises import Promises
 
 PODS_PATH: Final = "/api/v1/pods"
 UNFINISHED: Final = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
@@ -27,6 +28,7 @@ class SchedulerState:
         cluster: what decisions read.
         nominated: pods without a node to which a preemption promises one, by uid. Hints of our
             own (see nominator.py) promise nothing.
+        promises: where pods go whose volumes are being made.
         indexes: the stores without which nothing is decided, by resource.
     """
 
@@ -55,6 +57,7 @@ class SchedulerState:
         }
         self.nominated: dict[str, Pod] = {}
         self._nominations = 0
+        self.promises = Promises(self._tell)
         self._stale_after = stale_after
         self._listeners: list[Callable[[], None]] = []
         self._version = self.version
@@ -67,7 +70,7 @@ class SchedulerState:
     @property
     def version(self) -> int:
         """Moves with every change that can matter to a decision."""
-        return self.cluster.version + self._nominations
+        return self.cluster.version + self._nominations + self.promises.version
 
     def on_news(self, listener: Callable[[], None]) -> None:
         """Have a function called after each change that can matter to a decision."""
@@ -151,6 +154,7 @@ class SchedulerState:
         if new is not None:
             self.cluster.put_pod(new)
         self._note_nominations(old, new)
+        self._note_promises(old, new)
         self._tell()
 
     def _note_nominations(self, old: Pod | None, new: Pod | None) -> None:
@@ -159,6 +163,13 @@ class SchedulerState:
         if new is not None and new.nominated_node and not (new.node_name or new.hinted):
             self.nominated[new.uid] = new
             self._nominations += 1
+
+    def _note_promises(self, old: Pod | None, new: Pod | None) -> None:
+        if old is None:
+            return
+        gone = new is None or new.uid != old.uid or bool(new.node_name)
+        if gone or (new is not None and new.tried and not old.tried):
+            self.promises.withdraw(old.uid)
 
     def _tell(self) -> None:
         if self._version != self.version:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from controlplane import Installation
+from controlplane import Cluster, Installation
+from tests.cluster.scheduling.volumes import Volumes
 from tests.cluster.scheduling.workloads import Nodes, Workloads
 from tests.cluster.tenants import Tenants
 
@@ -36,3 +37,18 @@ def tenant(operator: Installation, tenants: Tenants, nodes: Nodes) -> Iterator[T
     yield make
     for workloads in made:
         workloads.remove_all()
+
+
+@pytest.fixture
+def volumes(cluster: Cluster) -> Iterator[Volumes]:
+    made = Volumes(cluster)
+    yield made
+    made.remove()
+
+
+@pytest.fixture
+def made_volumes(cluster: Cluster) -> Iterator[Volumes]:
+    """Volumes that are made when a consumer has a node, by whoever calls `provision`."""
+    made = Volumes(cluster, "example.org/by-hand")
+    yield made
+    made.remove()

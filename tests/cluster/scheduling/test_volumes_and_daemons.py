@@ -1,82 +1,8 @@
 """Volumes that exist in one zone only, and pods that belong on one certain node."""
 
-from collections.abc import Iterator
-
-import pytest
-
-from controlplane import Cluster
-from tests.cluster.objects import REGION, Json
+from tests.cluster.objects import REGION
 from tests.cluster.scheduling.conftest import Tenant
-from tests.cluster.scheduling.workloads import ZONE, Workloads
-from tests.cluster.tenants import unique
-
-STORAGE = "/apis/storage.k8s.io/v1/storageclasses"
-VOLUMES = "/api/v1/persistentvolumes"
-
-
-class Volumes:
-    """A storage class of volumes that are bound when their first consumer is scheduled."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._api = cluster.admin
-        self.name = unique("local")
-        self._made: list[str] = []
-        self._api.create(
-            STORAGE,
-            {
-                "metadata": {"name": self.name},
-                "provisioner": "kubernetes.io/no-provisioner",
-                "volumeBindingMode": "WaitForFirstConsumer",
-            },
-        )
-
-    def add(self, zone: str) -> None:
-        self._made.append(unique("pv"))
-        expression = {"key": ZONE, "operator": "In", "values": [zone]}
-        self._api.create(
-            VOLUMES,
-            {
-                "metadata": {"name": self._made[-1]},
-                "spec": {
-                    "capacity": {"storage": "1Gi"},
-                    "accessModes": ["ReadWriteOnce"],
-                    "storageClassName": self.name,
-                    "persistentVolumeReclaimPolicy": "Retain",
-                    "local": {"path": "/data"},
-                    "nodeAffinity": {
-                        "required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
-                    },
-                },
-            },
-        )
-
-    def claim(self, workloads: Workloads, name: str) -> list[Json]:
-        """Creates a claim and returns the `volumes` of its pod."""
-        self._api.create(
-            f"/api/v1/namespaces/{workloads.namespace}/persistentvolumeclaims",
-            {
-                "metadata": {"name": name},
-                "spec": {
-                    "accessModes": ["ReadWriteOnce"],
-                    "storageClassName": self.name,
-                    "resources": {"requests": {"storage": "1Gi"}},
-                },
-            },
-        )
-        return [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
-
-    def remove(self) -> None:
-        for name in self._made:
-            self._api.merge_patch(f"{VOLUMES}/{name}", {"metadata": {"finalizers": None}})
-            self._api.delete(f"{VOLUMES}/{name}")
-        self._api.delete(f"{STORAGE}/{self.name}")
-
-
-@pytest.fixture
-def volumes(cluster: Cluster) -> Iterator[Volumes]:
-    made = Volumes(cluster)
-    yield made
-    made.remove()
+from tests.cluster.scheduling.volumes import Volumes
 
 
 def test_a_pod_goes_where_both_its_volume_and_its_class_are(

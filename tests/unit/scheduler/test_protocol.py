@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schedclass.domain.scheduling import parse_pod
+from schedclass.domain.scheduling.prospects import binds_late
 from schedclass.scheduler.protocol import (
     MalformedRequestError,
     Victims,
@@ -129,3 +131,31 @@ def test_any_json_is_read_or_refused(value: dict[str, Any], read: Callable[[byte
 def test_any_bytes_are_read_or_refused(body: bytes, read: Callable[[bytes], Any]) -> None:
     with suppress(MalformedRequestError):
         read(body)
+
+
+POD_FIELDS = st.sampled_from(
+    [
+        *("metadata", "spec", "status", "volumes", "conditions", "managedFields", "containers"),
+        *("affinity", "tolerations", "labels", "annotations", "ownerReferences", "fieldsV1"),
+        *("topologySpreadConstraints", "nodeSelector", "resources", "requests", "priority"),
+        *("schedulerName", "nominatedNodeName", "type", "name", "nodeName"),
+    ]
+)
+VALUES = st.recursive(
+    JSON | st.just("cozystack-scheduler"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(POD_FIELDS, inner, max_size=6),
+    max_leaves=12,
+)
+PARTS = st.dictionaries(POD_FIELDS, VALUES, max_size=6) | VALUES
+
+
+@given(PARTS, PARTS, PARTS)
+def test_a_pod_of_any_shape_is_read_or_refused(metadata: Any, spec: Any, status: Any) -> None:
+    if isinstance(spec, dict):
+        spec["schedulerName"] = "cozystack-scheduler"
+    if isinstance(status, dict) and "name" in status:
+        status["nominatedNodeName"] = "n1"
+    raw = {"metadata": metadata, "spec": spec, "status": status}
+    with suppress(ValueError):
+        assert isinstance(binds_late(raw), bool)
+        parse_pod(raw)

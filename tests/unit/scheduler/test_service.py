@@ -15,6 +15,7 @@ from schedclass.scheduler.service import Extender
 from schedclass.scheduler.waiting import RefusedPods
 from tests.unit.scheduler.world import (
     APART,
+    SPREAD,
     ZONE,
     World,
     ask,
@@ -232,3 +233,59 @@ async def test_a_promise_that_is_taken_back_wakes_who_was_refused_for_it() -> No
     for _ in asked.refused.look():
         pass
     assert asked.refused.due() == 0
+
+
+ZONES = (raw_node("a1", "a"), raw_node("a2", "a"), raw_node("b1", "b"))
+
+
+def with_volume(name: str, kind: str = "persistentVolumeClaim", **more: Any) -> dict[str, Any]:
+    raw = raw_pod(name, **more)
+    raw["spec"]["volumes"] = [{"name": "data", kind: {"claimName": name}}]
+    return raw
+
+
+@pytest.mark.parametrize("kind", ["persistentVolumeClaim", "ephemeral"])
+async def test_a_pod_whose_volume_may_have_to_be_made_gets_one_domain_that_others_respect(
+    kind: str,
+) -> None:
+    asked = Asked(World(*ZONES, **SPREAD))
+    assert (await asked.filter(with_volume("one", kind), "b1", "a1", "a2"))["NodeNames"] == [
+        "a1",
+        "a2",
+    ]
+    # However long that takes; nobody has come to bind.
+    assert (await asked.filter(raw_pod("two"), "a1", "a2", "b1"))["NodeNames"] == ["b1"]
+
+
+async def test_without_a_rule_between_pods_no_node_is_taken_from_it() -> None:
+    asked = Asked(World(*ZONES, nodeSelector={}))
+    names = (await asked.filter(with_volume("one"), "b1", "a1", "a2"))["NodeNames"]
+    assert names == ["b1", "a1", "a2"]
+
+
+async def test_a_new_attempt_is_sent_to_another_domain() -> None:
+    asked = Asked(World(*ZONES, **SPREAD))
+    first = await asked.filter(with_volume("one"), "a1", "a2", "b1")
+    second = await asked.filter(with_volume("one"), "a1", "a2", "b1")
+    assert (first["NodeNames"], second["NodeNames"]) == (["a1", "a2"], ["b1"])
+
+
+@pytest.mark.parametrize("end", ["gone", "unschedulable", "bound elsewhere"])
+async def test_the_domain_is_open_again_once_the_attempt_is_over(end: str) -> None:
+    asked = Asked(World(*ZONES, **APART))
+    world = asked.world
+    one, two = with_volume("one"), raw_pod("two", version=2)
+    world.watch(one, "ADDED")
+    await asked.filter(one, "a1")
+    assert (await asked.filter(two, "a1"))["NodeNames"] == []
+    if end == "gone":
+        world.watch(with_volume("one", version=3), "DELETED")
+    elif end == "unschedulable":
+        tried = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        world.watch({**with_volume("one", version=3), "status": {"conditions": [tried]}})
+    else:
+        world.watch(with_volume("one", node="b1", version=3))
+    for _ in asked.refused.look():
+        pass
+    assert asked.refused.due() == 0
+    assert (await asked.filter(two, "a1"))["NodeNames"] == ["a1"]

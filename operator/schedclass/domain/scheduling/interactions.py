@@ -24,6 +24,12 @@ def interact(cluster: Cluster, one: Pod, other: Pod) -> bool:
     return _speaks_of(cluster, one, other) or _speaks_of(cluster, other, one)
 
 
+def leans_on_others(cluster: Cluster, pod: Pod) -> bool:
+    """Whether a rule of the pod's class may hold only once other pods have been placed."""
+    constraints = _constraints(cluster, pod)
+    return bool(constraints.affinity or constraints.hard_spread)
+
+
 def worst_absences(
     cluster: Cluster, pod: Pod, node_name: str, uncertain: Iterable[Pod]
 ) -> Iterator[frozenset[str]]:
@@ -53,6 +59,33 @@ def worst_absences(
         for spread in constraints.hard_spread
     }
     return iter(absences - {_NOBODY})
+
+
+def by_domain(cluster: Cluster, pod: Pod, names: Iterable[str]) -> list[list[str]]:
+    """Nodes in groups that are all the same to the hard pod-level terms of the pod's class.
+
+    Args:
+        cluster: where the nodes are.
+        pod: the pod.
+        names: the nodes; those that are not known have no labels.
+
+    Returns:
+        The groups, nodes in their order; nothing if the class has no such term.
+    """
+    constraints = _constraints(cluster, pod)
+    terms = (*constraints.anti_affinity, *constraints.affinity)
+    keys = sorted(
+        {term.topology_key for term in terms}
+        | {spread.topology_key for spread in constraints.hard_spread}
+    )
+    if not keys:
+        return []
+    nodes = cluster.topology.nodes
+    groups: dict[tuple[str | None, ...], list[str]] = {}
+    for name in names:
+        labels = nodes[name].labels if name in nodes else {}
+        groups.setdefault(tuple(labels.get(key) for key in keys), []).append(name)
+    return list(groups.values())
 
 
 def _elsewhere(

@@ -1,6 +1,6 @@
 """What has to be known of a pod to name a node for it before kube-scheduler looks at it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -55,18 +55,33 @@ def is_hintable(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
         and not status.get("nominatedNodeName")
         and not was_tried(status)
         and not any(spec.get(field) for field in _TOGETHER)
-        and all(_ANYWHERE.issuperset(volume.keys() - {"name"}) for volume in _volumes(spec))
+        and all(
+            _ANYWHERE.issuperset(volume.keys() - {"name"}) for volume in _items(spec, "volumes")
+        )
+    )
+
+
+def binds_late(pod: Mapping[str, Any]) -> bool:
+    """Whether kube-scheduler may do lengthy things between choosing a node for a pod and binding.
+
+    It makes volumes and reserves devices then (PreBind of VolumeBinding and DynamicResources).
+    """
+    spec = pod.get("spec")
+    if not isinstance(spec, Mapping):
+        return False
+    claims = ("persistentVolumeClaim", "ephemeral")
+    return bool(spec.get("resourceClaims")) or any(
+        volume.get(kind) for volume in _items(spec, "volumes") for kind in claims
     )
 
 
 def was_tried(status: Mapping[str, Any]) -> bool:
     """Whether kube-scheduler found no node for a pod at its last attempt."""
     return any(
-        isinstance(condition, Mapping)
-        and condition.get("type") == "PodScheduled"
+        condition.get("type") == "PodScheduled"
         and condition.get("status") == "False"
         and condition.get("reason") != "SchedulingGated"
-        for condition in status.get("conditions") or ()
+        for condition in _items(status, "conditions")
     )
 
 
@@ -79,12 +94,19 @@ def is_hinted(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
     if not status.get("nominatedNodeName"):
         return False
     return any(
-        isinstance(entry, Mapping)
-        and entry.get("manager") == names.FIELD_MANAGER
-        and "f:nominatedNodeName" in ((entry.get("fieldsV1") or {}).get("f:status") or ())
-        for entry in metadata.get("managedFields") or ()
+        entry.get("manager") == names.FIELD_MANAGER
+        and "f:nominatedNodeName" in _fields(_fields(entry, "fieldsV1"), "f:status")
+        for entry in _items(metadata, "managedFields")
     )
 
 
-def _volumes(spec: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    return (volume for volume in spec.get("volumes") or () if isinstance(volume, Mapping))
+def _fields(holder: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = holder.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _items(holder: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    """The objects of a list; other things do not stand there in a pod of an API server."""
+    value = holder.get(key)
+    items = value if isinstance(value, list) else []
+    return [item for item in items if isinstance(item, Mapping)]
