@@ -9,7 +9,7 @@ from typing import Any, Final
 from schedclass.domain.namespaces import ExcludedNamespaces
 from schedclass.domain.scheduling import Decisions, Pod, Scope
 from schedclass.domain.scheduling.choosing import Chooser
-from schedclass.hosting import stop_on_signals, unless_stopped
+from schedclass.hosting import in_background, stop_on_signals, unless_stopped
 from schedclass.kube.client import KubeClient
 from schedclass.kube.reflector import Reflector
 from schedclass.kube.state import CLASSES_PATH, NAMESPACES_PATH, NODES_PATH, TENANTS_PATH
@@ -117,11 +117,9 @@ class ExtenderRole:
         )
         # It listens from the start: an answer "not yet" is better than none.
         async with probes, self._chained, self._server, asyncio.TaskGroup() as group:
-            feeding = group.create_task(self._feed())
-            nudging = group.create_task(self._nudge())
-            nominating = group.create_task(self._nominate())
+            tasks = in_background(group, self._feed(), self._nudge(), self._nominate())
             await unless_stopped(stop, asyncio.Event().wait())
-            for task in (feeding, nudging, nominating):
+            for task in tasks:
                 task.cancel()
 
     async def _feed(self) -> None:
