@@ -44,6 +44,8 @@ LIST_SECONDS: Final = 10.0
 FIRST_LAG: Final = 0.004
 """Seconds that a hint is expected to take before some were written."""
 
+LONGEST_LAG: Final = 0.2
+
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
 """After a hint that could not be written."""
@@ -156,7 +158,10 @@ class Nominator:
         began = time.monotonic()
         await asyncio.gather(*(self._write(hint, hint.node) for hint in hints))
         if len(hints) >= FIRST_BATCH // 2:
-            self._lag += ((time.monotonic() - began) / len(hints) - self._lag) / 2
+            # Those that came too late were not written, and say nothing of how long that takes.
+            written = sum(hint.written for hint in hints)
+            took = (time.monotonic() - began) / written if written else 2 * self._lag
+            self._lag = min((self._lag + took) / 2, LONGEST_LAG)
         return bool(hints)
 
     async def _withdraw(self) -> None:

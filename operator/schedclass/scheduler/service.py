@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from schedclass.domain.scheduling import Decisions, Pod, Rejection
-from schedclass.domain.scheduling.interactions import by_domain, interact
+from schedclass.domain.scheduling.interactions import by_domain, interact, leans_on_others
 from schedclass.domain.scheduling.prospects import binds_late
 from schedclass.scheduler import protocol
 from schedclass.scheduler.binding import Binder
