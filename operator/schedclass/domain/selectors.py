@@ -30,7 +30,7 @@ def matches_label_selector(selector: LabelSelector | None, labels: Mapping[str, 
     if selector is None:
         return False
     return all(labels.get(key) == value for key, value in selector.match_labels.items()) and all(
-        _holds(requirement.key, requirement.operator, requirement.values, labels)
+        holds(requirement.key, requirement.operator, requirement.values, labels)
         for requirement in selector.match_expressions
     )
 
@@ -56,9 +56,9 @@ def matches_node_selector_term(
         return False
     return all(
         parses(requirement)
-        and _holds(requirement.key, requirement.operator, requirement.values, labels)
+        and holds(requirement.key, requirement.operator, requirement.values, labels)
         for requirement in term.match_expressions
-    ) and all(_field_holds(requirement, node_name) for requirement in term.match_fields)
+    ) and all(field_holds(requirement, node_name) for requirement in term.match_fields)
 
 
 def matches_labels(wanted: Mapping[str, str], labels: Mapping[str, str]) -> bool:
@@ -88,22 +88,23 @@ def parses(requirement: NodeSelectorRequirement) -> bool:
     )
 
 
-def _holds(key: str, operator: str, values: tuple[str, ...], labels: Mapping[str, str]) -> bool:
+def holds(key: str, operator: str, values: tuple[str, ...], labels: Mapping[str, str]) -> bool:
+    """Whether labels satisfy one requirement; an unknown operator never holds."""
     value = labels.get(key)
     match operator:
         case "In":
-            holds = value is not None and value in values
+            answer = value is not None and value in values
         case "NotIn":
-            holds = value is None or value not in values
+            answer = value is None or value not in values
         case "Exists":
-            holds = value is not None
+            answer = value is not None
         case "DoesNotExist":
-            holds = value is None
+            answer = value is None
         case "Gt" | "Lt":
-            holds = _compares(operator, _int64(value), values)
+            answer = _compares(operator, _int64(value), values)
         case _:
-            holds = False
-    return holds
+            answer = False
+    return answer
 
 
 def _compares(operator: str, actual: int | None, values: tuple[str, ...]) -> bool:
@@ -113,7 +114,8 @@ def _compares(operator: str, actual: int | None, values: tuple[str, ...]) -> boo
     return actual > limit if operator == "Gt" else actual < limit
 
 
-def _field_holds(requirement: NodeSelectorRequirement, node_name: str) -> bool:
+def field_holds(requirement: NodeSelectorRequirement, node_name: str) -> bool:
+    """Whether a node of that name satisfies one requirement on its fields."""
     if len(requirement.values) != 1 or requirement.operator not in ("In", "NotIn"):
         return False
     # A field that a node does not have reads as empty.

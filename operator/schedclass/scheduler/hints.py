@@ -50,6 +50,9 @@ class HintResult(StrEnum):
     """Could not be written or taken back."""
 
 
+LEAST_COMPACTED: Final = 64
+"""Entries of the queue that may stand for pods which wait no more, before they are cleared away."""
+
 Observe = Callable[[HintResult], None]
 
 
@@ -264,6 +267,13 @@ class Hints:
         elif pod.uid not in self._spent and not pod.terminating:
             self._waiting[pod.uid] = pod
             heapq.heappush(self._queue, (-pod.priority, next(self._arrivals), pod.uid))
+            self._compact()
+
+    def _compact(self) -> None:
+        """Clear the queue of pods that went without a hint: nobody takes from it while none pay."""
+        if len(self._queue) > 2 * len(self._waiting) + LEAST_COMPACTED:
+            self._queue = [entry for entry in self._queue if entry[2] in self._waiting]
+            heapq.heapify(self._queue)
 
     def _forget(self, uid: str) -> None:
         self._waiting.pop(uid, None)

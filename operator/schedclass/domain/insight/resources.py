@@ -19,36 +19,55 @@ MEMORY: Final = "memory"
 PODS: Final = "pods"
 
 _QUANTITY: Final = re.compile(
-    r"(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))"
-    r"(?:(?P<unit>[numkMGTPE]|[KMGTPE]i)|[eE](?P<exponent>[+-]?[0-9]{1,3}))?"
+    r"(?P<number>[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++))"
+    r"(?:(?P<unit>[numkMGTPE]|[KMGTPE]i)|[eE](?P<exponent>[+-]?[0-9]++))?"
 )
 _UNITS: Final = {
     **{unit: Fraction(10) ** (3 * power) for power, unit in enumerate(("n", "u", "m"), -3)},
     **{unit: Fraction(10) ** (3 * power) for power, unit in enumerate("kMGTPE", 1)},
     **{f"{unit}i": Fraction(1024) ** power for power, unit in enumerate("KMGTPE", 1)},
 }
-_QUANTITY_MAX: Final = 64  # characters
+_INT64_MAX: Final = 2**63 - 1
+_USUAL_LENGTH: Final = 64  # characters; longer texts are read, but not remembered
+_EXACT_LENGTH: Final = 1024
+_EXACT_EXPONENT: Final = 999
 
 
 class QuantityError(ValueError):
     """Text that is no quantity of the Kubernetes API; the message names it."""
 
 
-@lru_cache(maxsize=4096)
 def _parse(text: str, thousandths: bool) -> int | None:
-    match = _QUANTITY.fullmatch(text) if len(text) <= _QUANTITY_MAX else None
+    match = _QUANTITY.fullmatch(text)
     if match is None:
         return None
+    digits = match["number"].strip("+-.0")
+    exponent = (match["exponent"] or "0").lstrip("+")
+    if not digits:
+        return 0
+    if len(exponent.lstrip("-0")) > len(str(_EXACT_EXPONENT)):
+        return 1 if exponent.startswith("-") else 0
+    if len(text) > _EXACT_LENGTH:
+        return 0
     number = Fraction(match["number"])
     if match["unit"]:
         number *= _UNITS[match["unit"]]
-    elif match["exponent"]:
-        number *= Fraction(10) ** int(match["exponent"])
-    return -int(-(number * (1000 if thousandths else 1)) // 1)
+    number *= Fraction(10) ** int(exponent)
+    amount = -int(-(number * (1000 if thousandths else 1)) // 1)
+    if amount > _INT64_MAX:
+        return _INT64_MAX if (match["unit"] or "").endswith("i") and not thousandths else 0
+    return amount
+
+
+_remembered = lru_cache(maxsize=4096)(_parse)
 
 
 def parse_quantity(value: object, *, thousandths: bool) -> int:
     """Read a quantity, rounded up (`resource.Quantity`).
+
+    The API server takes amounts that do not fit into 64 bits, such as `1e402`. To kube-scheduler
+    and the kubelet they are nothing (`Quantity.Value` overflows to 0), so they are here; only those
+    with a binary unit are capped.
 
     Args:
         value: text such as `500m`, `1Gi`, `1e3`, or a number as YAML may have it.
@@ -58,7 +77,9 @@ def parse_quantity(value: object, *, thousandths: bool) -> int:
         QuantityError: if it is none.
     """
     usable = isinstance(value, int | float | str) and not isinstance(value, bool)
-    parsed = _parse(str(value), thousandths) if usable else None
+    text = str(value) if usable else ""
+    read = _remembered if len(text) <= _USUAL_LENGTH else _parse
+    parsed = read(text, thousandths)
     if parsed is None:
         raise QuantityError(f"{str(value)[:40]!r} is no quantity such as 500m or 1Gi")
     return parsed

@@ -32,6 +32,10 @@ MANY: Final = 64
 """Nodes of each cell that are looked at, and if none of the few will do."""
 
 MAX_KINDS: Final = 256
+MAX_WISHES: Final = 32
+MAX_TOLERATIONS: Final = 64
+"""Beyond these a pod costs more than a hint can save, and would hold up all others."""
+
 DEFAULT_SKEWS: Final = (3, 5)
 """`maxSkew` of kube-scheduler's default spreading over nodes and zones (KEP-1258)."""
 
@@ -103,7 +107,7 @@ class Chooser:
 
     def _shortlist(self, pod: Pod) -> Shortlist | None:
         subject = self._decisions.subject(pod)
-        if subject.problem is not None or _is_drawn_to_hosts(subject):
+        if subject.problem is not None or _is_drawn_to_hosts(subject) or _is_long(subject):
             return None
         key = (
             subject.tolerance,
@@ -125,12 +129,12 @@ class Chooser:
             subject.tolerance,
             *(part.node for part in (subject.own, subject.added) if part.node is not None),
         ]
+        topology = self._cluster.topology
+        satisfying = topology.satisfying(tuple(conditions))
         suitable = [
             node
-            for node in self._cluster.topology.nodes.values()
-            if not node.unschedulable
-            and node.name in self._room.nodes
-            and all(condition.allows(node) for condition in conditions)
+            for name, node in topology.nodes.items()
+            if name in satisfying and not node.unschedulable and name in self._room.nodes
         ]
         traits = traits_by(
             coarse_keys((*_topologies(subject), names.ZONE_LABEL), suitable),
@@ -211,6 +215,12 @@ def _topologies(subject: Subject) -> tuple[str, ...]:
 
 def _wishes(subject: Subject) -> tuple[NodePreference, ...]:
     return tuple(wish for part in _parts(subject) for _, wish in part.node_preferences)
+
+
+def _is_long(subject: Subject) -> bool:
+    parts = _parts(subject)
+    wishes = sum(len(part.node_preferences) + len(part.preferred) for part in parts)
+    return wishes > MAX_WISHES or len(subject.tolerance.tolerations) > MAX_TOLERATIONS
 
 
 def _is_drawn_to_hosts(subject: Subject) -> bool:

@@ -6,6 +6,7 @@ form serves both.
 
 import json
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -19,6 +20,8 @@ from schedclass.domain.podfields import (
     TopologySpreadConstraint,
 )
 from schedclass.domain.scheduling.podsets import Selector, TermTemplate, compile_selector
+from schedclass.domain.scheduling.term_nodes import nodes_of_term
+from schedclass.domain.scheduling.topology import NodeIndex
 from schedclass.domain.schedulingclass import SchedulingClass
 from schedclass.domain.selectors import matches_node_selector_term
 from schedclass.domain.validation.report import Report
@@ -29,6 +32,9 @@ IGNORE: Final = "Ignore"
 DO_NOT_SCHEDULE: Final = "DoNotSchedule"
 NO_NEW_PODS: Final = ("NoSchedule", "NoExecute")
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
+
+USUAL_LENGTH: Final = 4096
+"""Characters of a pod's own constraints. An object of the API may have a million."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,21 @@ class NodeRestriction:
         """Whether a node satisfies both."""
         return matches_node(self.spec, node)
 
+    def select(self, nodes: NodeIndex) -> AbstractSet[str]:
+        """The nodes that satisfy both."""
+        found = set(nodes.names)
+        for key, value in self.spec.node_selector.items():
+            found &= nodes.values(key).get(value, _NO_NAMES)
+        required = self.spec.node_affinity.required if self.spec.node_affinity else None
+        if required is None:
+            return found
+        some: set[str] = set()
+        for term in dict.fromkeys(required.node_selector_terms):
+            if some >= found:
+                break
+            some |= nodes_of_term(term, nodes)
+        return found & some
+
 
 @dataclass(frozen=True, slots=True)
 class NodePreference:
@@ -58,6 +79,10 @@ class NodePreference:
     def allows(self, node: Node) -> bool:
         """Whether a node satisfies the term."""
         return matches_node_selector_term(self.term, node.labels, node.name)
+
+    def select(self, nodes: NodeIndex) -> AbstractSet[str]:
+        """The nodes that satisfy the term."""
+        return nodes_of_term(self.term, nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +120,14 @@ class Tolerance:
         return not any(
             taint.effect in NO_NEW_PODS and not self._covers(taint) for taint in node.taints
         )
+
+    def select(self, nodes: NodeIndex) -> AbstractSet[str]:
+        """The nodes of which no taint keeps the pod off; many have the same taints."""
+        found: set[str] = set()
+        for taints, names in nodes.by_taints.items():
+            if self.allows(Node("", taints=taints)):
+                found |= names
+        return found
 
     def unwanted_taints(self, node: Node) -> int:
         """How many taints of effect PreferNoSchedule are not tolerated."""
@@ -160,6 +193,7 @@ class Constraints:
 
 
 NO_CONSTRAINTS: Final = Constraints()
+_NO_NAMES: Final[AbstractSet[str]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -227,9 +261,10 @@ def compile_spec(spec: ClassSpec, *, label_keys_merged: bool = False) -> Constra
     )
 
 
-@lru_cache(maxsize=8192)
 def pod_constraints(text: str) -> Constraints:
     """Compile the constraints of a stored pod; pods of one workload share the result.
+
+    Unusually long ones are not remembered: they would outlive their pods by thousands.
 
     Args:
         text: canonical JSON of the pod's constraints, laid out as the spec of a class.
@@ -237,11 +272,18 @@ def pod_constraints(text: str) -> Constraints:
     Raises:
         ValueError: a field has a value of the wrong type; the message names it.
     """
+    return (_remembered if len(text) <= USUAL_LENGTH else _pod_constraints)(text)
+
+
+def _pod_constraints(text: str) -> Constraints:
     report = Report()
     spec = decode_model(ClassSpec, json.loads(text), "spec", report)
     if report.has_errors:
         raise ValueError(str(report.findings()[0]))
     return compile_spec(spec, label_keys_merged=True)
+
+
+_remembered = lru_cache(maxsize=8192)(_pod_constraints)
 
 
 def canonical_json(value: Any) -> str:  # noqa: ANN401 - any JSON value

@@ -4,11 +4,41 @@ Both kinds of answers are kept up to date node by node, so a decision reads them
 at nodes. They exist while somebody holds them (acquire, release).
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-from schedclass.domain.nodes import Node
+from schedclass.domain.nodes import Node, Taint
+
+
+class NodeIndex:
+    """Nodes by label and by taints, so that long conditions are not gone through for each node."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.by_taints: dict[tuple[Taint, ...], set[str]] = {}
+        self._by_label: dict[str, dict[str, set[str]]] = {}
+
+    def values(self, key: str) -> Mapping[str, AbstractSet[str]]:
+        """The values of a label, each with the nodes that have it."""
+        return self._by_label.get(key, {})
+
+    def put(self, node: Node) -> None:
+        """Insert a node that is not here."""
+        self.names.add(node.name)
+        self.by_taints.setdefault(node.taints, set()).add(node.name)
+        for key, value in node.labels.items():
+            self._by_label.setdefault(key, {}).setdefault(value, set()).add(node.name)
+
+    def remove(self, node: Node) -> None:
+        """Take away a node that is here just so."""
+        self.names.discard(node.name)
+        _discard(self.by_taints, node.taints, node.name)
+        for key, value in node.labels.items():
+            _discard(self._by_label[key], value, node.name)
+            if not self._by_label[key]:
+                del self._by_label[key]
 
 
 class NodeCondition(Protocol):
@@ -16,6 +46,9 @@ class NodeCondition(Protocol):
 
     def allows(self, node: Node) -> bool:
         """Whether the node satisfies it."""
+
+    def select(self, nodes: NodeIndex) -> AbstractSet[str]:
+        """The nodes that `allows` says yes of, without a look at each."""
 
     def __hash__(self) -> int: ...
 
@@ -84,14 +117,23 @@ class Domains:
         for listener in self.listeners:
             listener.moved(name, old, new)
 
+    def fill(self, nodes: Iterable[Node]) -> None:
+        """Begin with these nodes, which satisfy the conditions."""
+        for node in nodes:
+            value = self._value(node)
+            if value is not None:
+                self.of_node[node.name] = value
+                self.members.setdefault(value, set()).add(node.name)
+
     def _domain(self, node: Node | None) -> str | None:
+        value = self._value(node) if node is not None else None
+        if node is None or value is None:
+            return None
+        return value if all(one.allows(node) for one in self.spec.conditions) else None
+
+    def _value(self, node: Node) -> str | None:
         spec = self.spec
-        if node is None or not spec.required_keys <= node.labels.keys():
-            return None
-        value = node.labels.get(spec.key)
-        if value is None or not all(condition.allows(node) for condition in spec.conditions):
-            return None
-        return value
+        return node.labels.get(spec.key) if spec.required_keys <= node.labels.keys() else None
 
 
 KeyT = TypeVar("KeyT", bound=Hashable)
@@ -152,7 +194,8 @@ class Topology:
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
-        self.names: set[str] = set()
+        self._index = NodeIndex()
+        self.names: set[str] = self._index.names
         self._sets: Shared[Conditions, NodeSet] = Shared()
         self._domains: Shared[DomainsSpec, Domains] = Shared()
 
@@ -160,17 +203,20 @@ class Topology:
         """Insert or replace a node; tells whether anything that placement reads changed."""
         old = self.nodes.get(node.name)
         self.nodes[node.name] = node
-        self.names.add(node.name)
         if old is not None and old.labels == node.labels and old.taints == node.taints:
             return _NOTHING_CHANGED
+        if old is not None:
+            self._index.remove(old)
+        self._index.put(node)
         self._refresh(node.name, node)
         return True
 
     def remove(self, name: str) -> bool:
         """Forget a node; tells whether it was known."""
-        if self.nodes.pop(name, None) is None:
+        old = self.nodes.pop(name, None)
+        if old is None:
             return _NOTHING_CHANGED
-        self.names.discard(name)
+        self._index.remove(old)
         self._refresh(name, None)
         return True
 
@@ -184,10 +230,17 @@ class Topology:
         """The nodes that satisfy all conditions; give it back with `release_set`."""
         found = self._sets.take(conditions)
         if found is None:
-            found = self._sets.put(conditions, NodeSet(conditions))
-            for name, node in self.nodes.items():
-                found.refresh(name, node)
+            found = self._sets.put(conditions, NodeSet(conditions, self.satisfying(conditions)))
         return found
+
+    def satisfying(self, conditions: Conditions) -> set[str]:
+        """The nodes that satisfy all conditions, as of now."""
+        names = set(self._index.names)
+        for condition in conditions:
+            if not names:
+                break
+            names &= condition.select(self._index)
+        return names
 
     def release_set(self, node_set: NodeSet) -> None:
         """Give back what `acquire_set` gave."""
@@ -198,8 +251,7 @@ class Topology:
         found = self._domains.take(spec)
         if found is None:
             found = self._domains.put(spec, Domains(spec))
-            for name, node in self.nodes.items():
-                found.refresh(name, node)
+            found.fill(self.nodes[name] for name in self.satisfying(spec.conditions))
         return found
 
     def release_domains(self, domains: Domains) -> None:
@@ -210,3 +262,9 @@ class Topology:
     def views(self) -> int:
         """How many sets and domains are held."""
         return len(self._sets) + len(self._domains)
+
+
+def _discard(sets: dict[KeyT, set[str]], key: KeyT, name: str) -> None:
+    sets[key].discard(name)
+    if not sets[key]:
+        del sets[key]

@@ -1,0 +1,44 @@
+"""What pods leave behind in the memory of the extender once they are gone."""
+
+import sys
+
+from schedclass.domain import names
+from schedclass.domain.scheduling import constraints, parse_pod
+from schedclass.scheduler.hints import LEAST_COMPACTED, Hints
+from tests.stubapi import Json
+from tests.unit.scheduler.world import World, raw_pod
+
+PODS = 1000
+
+
+def waiting(name: str, version: int) -> Json:
+    raw = raw_pod(name, version=version)
+    spec = {"schedulerName": names.SCHEDULER_NAME, "containers": [{}]}
+    return {**raw, "spec": spec}
+
+
+def test_pods_that_come_and_go_while_hints_do_not_pay_leave_nothing_behind() -> None:
+    world = World()
+    hints = Hints(world.state)
+    world.watch(waiting("stays", 1), "ADDED")
+    for i in range(PODS):
+        world.watch(waiting(f"pod-{i}", 2 * i + 2), "ADDED")
+        world.watch(waiting(f"pod-{i}", 2 * i + 3), "DELETED")
+    assert hints.waiting == 1
+    assert len(hints._queue) <= LEAST_COMPACTED + 2
+    hints.asked("another", [])
+    assert sys.getsizeof(hints._queue) < PODS
+
+
+def test_the_rules_of_a_usual_pod_are_shared_and_huge_ones_are_not_kept() -> None:
+    def compiled(terms: int) -> bool:
+        keys = [{"key": f"k{i}", "operator": "Exists"} for i in range(terms)]
+        required = {"nodeSelectorTerms": [{"matchExpressions": [key]} for key in keys]}
+        affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+        raw = {"metadata": {"name": "p"}, "spec": {"affinity": affinity}}
+        one, other = parse_pod(raw).own, parse_pod(raw).own
+        assert one.key == other.key
+        return one is other
+
+    assert compiled(2)
+    assert not compiled(constraints.USUAL_LENGTH // 10)
