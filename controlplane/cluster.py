@@ -28,7 +28,7 @@ from controlplane.processes import (
 )
 from controlplane.waiting import eventually
 
-START_SECONDS = 60
+START_SECONDS = 180
 
 
 class Cluster:

@@ -170,7 +170,6 @@ class Scene:
                 load.wait(10)
             row.restarts = kubelet.restarts
         self._judge(row, load)
-        self.report(row)
         for message, count in load.messages.most_common(3):
             sys.stdout.write(f"{fault}: {count} times {message}\n")
         return row
@@ -228,6 +227,7 @@ class Scene:
         row.free = len(stored)
         assert not any(map(is_pinned, stored)), "a pod of a namespace without a class was pinned"
         row.blocked = load.refused[self.free]
+        self.report(row)
         for namespace in (*self.pinned, self.free):
             self._remove_pods(namespace)
         assert not load.given_up, load.given_up
@@ -243,7 +243,16 @@ class Scene:
         return False
 
     def _remove_pods(self, namespace: str) -> None:
-        self.api.request("DELETE", f"{pods_path(namespace)}?gracePeriodSeconds=0", timeout=60)
+        path = pods_path(namespace)
+
+        def are_gone() -> bool:
+            # Thousands may take longer than the API server gives one request.
+            with contextlib.suppress(ApiError, OSError, http.client.HTTPException):
+                self.api.request("DELETE", f"{path}?gracePeriodSeconds=0", timeout=90)
+                return not self.api.get(f"{path}?limit=1")["items"]
+            return False
+
+        eventually(f"the pods of {namespace} are gone", are_gone, seconds=BACK_SECONDS)
 
     def restart_api_server(self) -> None:
         """Kills it as a crash would, and has it back."""
