@@ -46,7 +46,7 @@ class Seen(Protocol):
 
     @property
     def mirror(self) -> bool:
-        """Whether it carries a mirror pod's annotation."""
+        """Whether it is a node's own, see `is_mirror`."""
 
     @property
     def stored(self) -> bool:
@@ -73,7 +73,23 @@ def parse_observed_pod(obj: Mapping[str, Any]) -> ObservedPod:
     return ObservedPod(
         pod,
         scheduler=(obj.get("spec") or {}).get("schedulerName") or names.DEFAULT_SCHEDULER_NAME,
-        mirror=names.MIRROR_POD in (obj["metadata"].get("annotations") or {}),
+        mirror=is_mirror(obj["metadata"], pod.node_name),
+    )
+
+
+def is_mirror(metadata: Mapping[str, Any], node_name: str) -> bool:
+    """Whether a stored pod shows what its node runs by itself.
+
+    Anybody can write the annotation. The API server lets a node create a mirror pod only with the
+    node as its owner (NodeRestriction), and who does not know the uid of the node loses a pod that
+    says so to the garbage collector.
+    """
+    return names.MIRROR_POD in (metadata.get("annotations") or {}) and any(
+        owner.get("kind") == "Node"
+        and owner.get("apiVersion") == "v1"
+        and owner.get("controller") is True
+        and owner.get("name") == node_name
+        for owner in metadata.get("ownerReferences") or ()
     )
 
 
@@ -142,7 +158,9 @@ def pod_breaches(  # noqa: PLR0913 - all that a verdict on a pod rests on
         exempt_daemon_sets: whether pods of DaemonSets are admitted unpinned.
     """
     pod = seen.pod
-    if cls is None or seen.mirror or (pod.daemon and exempt_daemon_sets):
+    spared = seen.mirror or (pod.daemon and exempt_daemon_sets)
+    # What admission has pinned it did not spare, whatever the pod says of itself.
+    if cls is None or (spared and seen.scheduler != names.SCHEDULER_NAME):
         return ()
     bypass = None
     if of_namespace is not None:

@@ -60,6 +60,7 @@ class ExtenderRole:
             version=lambda: self._state.version,
             passing=lambda pod, names: bool(judge.filter(pod, names)),
             class_of=self._state.class_key,
+            known=lambda pod: self._state.pod(pod.namespace, pod.name, pod.uid) is not None,
         )
         self._nudger = Nudger(
             client,

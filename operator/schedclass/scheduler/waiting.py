@@ -27,6 +27,9 @@ LONGEST_PAUSE: Final = 30.0
 
 KEPT_LISTS: Final = 64
 
+UNSEEN_SECONDS: Final = 60.0
+"""A pod that our watch does not know when it is refused may be newer than what we know, or gone."""
+
 
 def kind_of(pod: Pod) -> Hashable:
     """Equal for pods about which every decision is the same, whatever becomes of their class."""
@@ -62,6 +65,7 @@ class RefusedPods:
         version: Callable[[], int],
         passing: Passing,
         class_of: ClassOf,
+        known: Callable[[Pod], bool] = lambda _: True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Begin empty.
@@ -70,12 +74,15 @@ class RefusedPods:
             version: of the state that decisions rest on.
             passing: asks the state.
             class_of: asks the state.
+            known: asks the state whether a pod is there.
             clock: monotonic seconds.
         """
         self._version = version
         self._passing = passing
         self._class_of = class_of
+        self._known = known
         self._clock = clock
+        self._unseen: OrderedDict[str, tuple[Pod, float]] = OrderedDict()
         self._groups: dict[Hashable, _Group] = {}
         self._key_of: dict[str, Hashable] = {}
         self._lists: OrderedDict[tuple[str, ...], tuple[str, ...]] = OrderedDict()
@@ -101,10 +108,14 @@ class RefusedPods:
         group.version, group.ripe, group.nudges = self._version(), False, 0
         group.members.add(pod.uid)
         self._key_of[pod.uid] = key
+        if not self._known(pod):
+            self._unseen[pod.uid] = pod, self._clock()
+        self._drop_gone()
 
     def tried(self, uid: str) -> None:
         """The pod is being tried anew, or is gone."""
         key = self._key_of.pop(uid, None)
+        self._unseen.pop(uid, None)
         if key is None:
             return
         group = self._groups[key]
@@ -112,8 +123,17 @@ class RefusedPods:
         if not group.members:
             del self._groups[key]
 
+    def _drop_gone(self) -> None:
+        """Forget those that were deleted before they were refused: nobody else tells of them."""
+        horizon = self._clock() - UNSEEN_SECONDS
+        while self._unseen and next(iter(self._unseen.values()))[1] <= horizon:
+            uid, (pod, _) = self._unseen.popitem(last=False)
+            if not self._known(pod):
+                self.tried(uid)
+
     def look(self) -> Iterator[None]:
         """Ask again about each group for which the state has moved on; pauses after each."""
+        self._drop_gone()
         for group in list(self._groups.values()):
             version = self._version()
             if group.version == version:

@@ -5,6 +5,7 @@ import sys
 from schedclass.domain import names
 from schedclass.domain.scheduling import constraints, parse_pod
 from schedclass.scheduler.hints import LEAST_COMPACTED, Hints
+from schedclass.scheduler.waiting import UNSEEN_SECONDS, RefusedPods
 from tests.stubapi import Json
 from tests.unit.scheduler.world import World, raw_pod
 
@@ -42,3 +43,22 @@ def test_the_rules_of_a_usual_pod_are_shared_and_huge_ones_are_not_kept() -> Non
 
     assert compiled(2)
     assert not compiled(constraints.USUAL_LENGTH // 10)
+
+
+def test_a_pod_that_was_gone_before_it_was_refused_is_forgotten() -> None:
+    there = {"seen-later"}
+    now = [0.0]
+    refused = RefusedPods(
+        version=lambda: 1,
+        passing=lambda _pod, _names: False,
+        class_of=lambda _: "dc",
+        known=lambda pod: pod.uid in there,
+        clock=lambda: now[0],
+    )
+    for uid in ("gone", "newer-than-the-watch", "seen-later"):
+        refused.refused(parse_pod({"metadata": {"name": uid, "uid": uid}}), ["n1"])
+    there.add("newer-than-the-watch")
+    assert len(refused) == 3
+    now[0] = UNSEEN_SECONDS
+    list(refused.look())
+    assert set(refused.uids) == there

@@ -73,7 +73,7 @@ def _admission(world: World, record: PodRecord) -> Step:
     if effective is None:
         told = f'; its annotation names class "{annotation}"' if annotation else ""
         return Step(rule, f'it is scheduled by "{record.scheduler}"{told}', rests)
-    if record.mirror:
+    if record.mirror and record.scheduler != names.SCHEDULER_NAME:
         return Step(rule, "mirror pods show what a node already runs, and are let through", rests)
     bypass = compliance.why_unpinned(record.scheduler, annotation, effective)
     if bypass is not None and world.exists(effective) is False:

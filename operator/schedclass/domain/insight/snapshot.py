@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from schedclass.domain import names
+from schedclass.domain.compliance import is_mirror
 from schedclass.domain.insight.resources import Amounts, Demand, parse_amounts, parse_demand
 from schedclass.domain.namespaces import Namespace
 from schedclass.domain.nodes import Node, parse_node
@@ -92,7 +93,7 @@ class PodRecord:
         scheduler: `spec.schedulerName`.
         phase: `status.phase`, empty for a pod that no API server has seen.
         stored: whether it comes from an API server (it has a uid), so has met admission.
-        mirror: whether it carries a mirror pod's annotation.
+        mirror: whether it is a node's own, see `is_mirror`.
         owner: its controller.
         scheduled: the condition PodScheduled.
         created: `metadata.creationTimestamp`.
@@ -202,7 +203,7 @@ def parse_pod_record(obj: Mapping[str, Any]) -> PodRecord:
         scheduler=str(spec.get("schedulerName") or names.DEFAULT_SCHEDULER_NAME),
         phase=str(status.get("phase") or ""),
         stored=bool(metadata.get("uid")),
-        mirror=names.MIRROR_POD in (metadata.get("annotations") or {}),
+        mirror=is_mirror(metadata, pod.node_name),
         owner=controller_of(metadata),
         scheduled=_scheduled(status.get("conditions")),
         created=str(metadata.get("creationTimestamp") or ""),
