@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import socket
 
 import pytest
 
@@ -68,6 +69,38 @@ def test_a_request_that_is_too_long_is_refused_before_it_is_read(operator: Insta
                 connection.send(b" " * (1 << 20))
         assert connection.getresponse().status == 413
     assert operator.is_ready(operator.extenders[0])
+
+
+def test_requests_that_never_end_hold_nobody_up(operator: Installation, tenant: Tenant) -> None:
+    port = operator.cluster.port(operator.extenders[0])
+    head = b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n{"
+    with contextlib.ExitStack() as stack:
+        for _ in range(200):
+            sent = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+            sent.sendall(head)
+        east = tenant("dc-east")
+        east.create("pod")
+        assert east.wait_node("pod") == "node-3"
+    assert operator.is_ready(operator.extenders[0])
+
+
+def test_a_request_about_more_nodes_than_there_are_is_answered(operator: Installation) -> None:
+    names = [f"unknown-{number}" for number in range(50_000)]
+    body = json.dumps({"Pod": {}, "NodeNames": [*names, "node-1"]}).encode()
+    status, text = send(operator, "filter", body)
+    assert (status, json.loads(text)["NodeNames"]) == (200, ["node-1"])
+
+
+@pytest.mark.parametrize("name", ["../pods", "a\nb", "x" * 200_000, "\u202e", '"}'])
+def test_a_hostile_class_name_is_looked_up_and_not_found(operator: Installation, name: str) -> None:
+    metadata = {"annotations": {"scheduler.cozystack.io/scheduling-class": name}}
+    body = json.dumps({"Pod": {"metadata": metadata}, "NodeNames": ["node-1"]}).encode()
+    status, text = send(operator, "filter", body)
+    (reason,) = json.loads(text)["FailedAndUnresolvableNodes"].values()
+    assert status == 200
+    assert "not found" in reason
+    assert len(reason) < 1000
+    assert "\n" not in reason
 
 
 def test_a_pod_of_unknown_class_and_unknown_nodes_gets_reasons(operator: Installation) -> None:

@@ -97,10 +97,19 @@ UNTOLERATED_TAINT: Final = Rejection(
 )
 
 
+_NAME_MAX: Final = 253
+"""The longest name that an object can have (RFC 1123 subdomain)."""
+
+
 def class_missing(name: str) -> Rejection:
     """The class does not exist."""
+    # It stands in the answer once for each node, and the annotation may hold anything.
+    shown = "".join(char if char.isprintable() else "?" for char in name[:_NAME_MAX])
     return Rejection(
-        Plugin.CLASS, Reason.CLASS_NOT_FOUND, f'SchedulingClass "{name}" not found', class_name=name
+        Plugin.CLASS,
+        Reason.CLASS_NOT_FOUND,
+        f'SchedulingClass "{shown}" not found',
+        class_name=name,
     )
 
 
