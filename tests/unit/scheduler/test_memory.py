@@ -3,7 +3,7 @@
 import sys
 
 from schedclass.domain import names
-from schedclass.domain.scheduling import constraints, parse_pod
+from schedclass.domain.scheduling import Decisions, Scope, constraints, decisions, parse_pod
 from schedclass.scheduler.hints import LEAST_COMPACTED, Hints
 from schedclass.scheduler.waiting import UNSEEN_SECONDS, RefusedPods
 from tests.stubapi import Json
@@ -62,3 +62,16 @@ def test_a_pod_that_was_gone_before_it_was_refused_is_forgotten() -> None:
     now[0] = UNSEEN_SECONDS
     list(refused.look())
     assert set(refused.uids) == there
+
+
+def test_what_is_kept_ready_is_bounded_by_its_length_too() -> None:
+    world = World()
+    world.watch(waiting("usual", 1), "ADDED")
+    kept = Decisions(world.state.cluster, Scope.CLASS)
+    most = 4
+    for i in range(3 * most):
+        labels = {f"l{i}": "x" * (decisions.MAX_TEXT // most - 100)}
+        kept.filter(parse_pod({"metadata": {"name": f"p{i}", "labels": labels}}), ["n1"])
+    assert kept.plans == most
+    kept.close()
+    assert kept.plans == 0

@@ -20,6 +20,10 @@ from schedclass.domain.scheduling.verdicts import UNKNOWN_NODE, Plugin, Rejectio
 MAX_PLANS: Final = 2048
 """How many kinds of pods are kept ready; each keeps the counts up to date that it reads."""
 
+MAX_TEXT: Final = 4 * 1024 * 1024
+"""Characters of constraints and labels of pods that are kept ready, as a pod may have a million of
+them. What is compiled of them takes about twenty times as much."""
+
 _PlanKey = tuple[object, ...]
 
 
@@ -29,6 +33,7 @@ class _Plan:
     def __init__(self, cluster: Cluster, pod: Pod, scope: Scope) -> None:
         name = cluster.class_name_of(pod)
         cls = cluster.get_class(name) if name is not None else None
+        self.text = len(pod.own.key) + sum(len(k) + len(v) for k, v in pod.labels.items())
         self._cluster = cluster
         self._holdings = Holdings(cluster)
         self._planner = Planner(cluster, subject_of(cluster, pod, cls), scope, self._holdings)
@@ -64,6 +69,7 @@ class Decisions:
         self._scope = scope
         self._max_plans = max_plans
         self._plans: OrderedDict[_PlanKey, _Plan] = OrderedDict()
+        self._text = 0
 
     def filter(self, pod: Pod, names: Sequence[str], reasons: Reasons | None = None) -> list[str]:
         """Say which nodes a pod can go to.
@@ -155,7 +161,12 @@ class Decisions:
     def close(self) -> None:
         """Give up all that is kept ready; later calls compile it again."""
         while self._plans:
-            self._plans.popitem()[1].close()
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        plan = self._plans.popitem(last=False)[1]
+        self._text -= plan.text
+        plan.close()
 
     @contextmanager
     def _aside(self, pod: Pod) -> Iterator[None]:
@@ -172,8 +183,11 @@ class Decisions:
             self._plans.move_to_end(key)
             return plan
         plan = self._plans[key] = _Plan(self._cluster, pod, self._scope)
-        if len(self._plans) > self._max_plans:
-            self._plans.popitem(last=False)[1].close()
+        self._text += plan.text
+        while len(self._plans) > 1 and (
+            len(self._plans) > self._max_plans or self._text > MAX_TEXT
+        ):
+            self._drop_oldest()
         return plan
 
     def _key(self, pod: Pod) -> _PlanKey:
