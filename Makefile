@@ -7,6 +7,11 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 NODES ?= 3
 ARGS ?=
+# The kube-scheduler of another minor for all that starts one, such as SCHEDULER=1.35.
+SCHEDULER ?=
+ifneq ($(SCHEDULER),)
+export SCHEDCLASS_KUBE_SCHEDULER := $(SCHEDULER)
+endif
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -85,6 +90,10 @@ test-browser: $(READY) browser ## Look at the report in a real browser
 .PHONY: test-cluster
 test-cluster: $(READY) programs ## Render the chart, and run the tests on a real control plane
 	@$(BIN)/python -m pytest tests/chart tests/cluster -p tests.rights.check $(PARALLEL) $(ARGS)
+
+.PHONY: test-scheduler
+test-scheduler: $(READY) programs ## Run the tests of placement; SCHEDULER=1.35 for that kube-scheduler
+	@$(BIN)/python -m pytest tests/cluster/scheduling tests/cluster/test_scheduler_version.py $(PARALLEL) $(ARGS)
 
 .PHONY: test-faults-short
 test-faults-short: $(READY) programs ## Break one part after the other under load

@@ -5,23 +5,24 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from controlplane.paths import MODULES, cache, own_kubectl
 
 KUBERNETES = "1.36.3"
-_MAJOR, _MINOR, _ = KUBERNETES.split(".")
+SCHEDULER_OPTION = "SCHEDCLASS_KUBE_SCHEDULER"
+"""Environment variable that asks for the kube-scheduler of another minor, such as `1.35`, beside a
+control plane of `KUBERNETES`; there must be a module `kube-scheduler-MINOR` for it."""
 
-# Without the version the server reports one that neither kubectl nor helm can parse.
-_KUBERNETES_VERSION = " ".join(
-    f"-X k8s.io/component-base/version.{key}={value}"
-    for key, value in {
-        "gitVersion": f"v{KUBERNETES}",
-        "gitMajor": _MAJOR,
-        "gitMinor": _MINOR,
-    }.items()
-)
+
+def _flags(version: str) -> str:
+    """Linker flags; without the version a server reports one that kubectl cannot parse."""
+    major, minor, _ = version.split(".")
+    told = {"gitVersion": f"v{version}", "gitMajor": major, "gitMinor": minor}
+    flags = (f"-X k8s.io/component-base/version.{key}={value}" for key, value in told.items())
+    return f"-s -w {' '.join(flags)}"
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,30 @@ class Program:
 
 
 def _kubernetes(name: str) -> Program:
-    return Program(
-        name, "kubernetes", f"k8s.io/kubernetes/cmd/{name}", f"-s -w {_KUBERNETES_VERSION}"
+    return Program(name, "kubernetes", f"k8s.io/kubernetes/cmd/{name}", _flags(KUBERNETES))
+
+
+def kube_scheduler(minor: str = "") -> Program:
+    """Returns kube-scheduler of a minor; of the control plane's own version if none is named.
+
+    Raises:
+        ValueError: no module pins that minor; the message names those that there are.
+    """
+    if not minor or KUBERNETES.startswith(f"{minor}."):
+        return _kubernetes("kube-scheduler")
+    name = "kube-scheduler"
+    pinned = MODULES / f"{name}-{minor}" / "go.mod"
+    if not pinned.is_file():
+        others = sorted(path.name.removeprefix(f"{name}-") for path in MODULES.glob(f"{name}-*"))
+        known = ", ".join([*others, KUBERNETES.rpartition(".")[0]])
+        raise ValueError(f"{SCHEDULER_OPTION}={minor}: there is {known} to choose from")
+    found = re.search(
+        r"^require k8s\.io/kubernetes v(\S+)$", pinned.read_text("utf-8"), re.MULTILINE
     )
+    if found is None:
+        raise ValueError(f"{pinned} requires no version of k8s.io/kubernetes")
+    package = f"k8s.io/kubernetes/cmd/{name}"
+    return Program(name, pinned.parent.name, package, _flags(found[1]))
 
 
 PROGRAMS = (
@@ -80,13 +102,13 @@ PROGRAMS = (
     Program("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
     _kubernetes("kube-apiserver"),
     _kubernetes("kube-controller-manager"),
-    _kubernetes("kube-scheduler"),
+    kube_scheduler(os.environ.get(SCHEDULER_OPTION, "")),
     Program("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
     Program("helm", "helm", "helm.sh/helm/v3/cmd/helm"),
 )
 """In the order in which they are built."""
 
-ORACLE = Program("oracle", "kubernetes", "./oracle", f"-s -w {_KUBERNETES_VERSION}")
+ORACLE = Program("oracle", "kubernetes", "./oracle", _flags(KUBERNETES))
 """The stock scheduling plugins as a judge; built for the differential tests only."""
 
 
