@@ -64,7 +64,7 @@ demo: $(READY) ## Show the whole story on a real control plane, then clean up
 	@$(BIN)/python -m controlplane.demo
 
 # Tests of one file share a control plane; each worker has its own.
-PARALLEL ?= -n 2 --dist loadfile
+PARALLEL ?= -n 3 --dist loadfile
 # Each fault starts from a healed control plane, whichever that is.
 ANYWHERE ?= -n 2 --dist worksteal
 

@@ -127,7 +127,7 @@ def unguarded(api: Api, cluster: Cluster) -> Iterator[None]:
     actions = api.get(binding)["spec"]["validationActions"]
     never = [{"name": "never", "expression": "false"}]
     silenced = [
-        {**hook, "matchConditions": never} if hook["name"].startswith("pods.") else hook
+        {**hook, "matchConditions": never} if hook["name"].startswith("pods") else hook
         for hook in before
     ]
 

@@ -17,6 +17,7 @@ from controlplane import ApiError, Cluster, Installation, Kubectl, eventually
 from schedclass.cli import manifests
 from schedclass.domain import names
 from tests.cluster.cli.conftest import Cli
+from tests.cluster.leftovers import remove_workloads
 from tests.cluster.objects import REGION, Json, class_path, pod, pods_path
 from tests.cluster.tenants import Tenants
 from tests.unit.cli.running import Done, schedclass
@@ -31,6 +32,7 @@ def shop(session_cluster: Cluster, session_operator: Installation) -> Iterator[C
     """`tenant-cli` in region west, and `tenant-cli-shop` below it that wishes for another class."""
     session_cluster.heal()
     session_operator.heal()
+    remove_workloads(session_cluster)
     tenants = Tenants(session_cluster)
     tenants.create(ROOT, wants="dc-west")
     tenants.create(CHILD, wants="dc-east", with_account=True)
