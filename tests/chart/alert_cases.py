@@ -123,6 +123,7 @@ def no_leader() -> list[Case]:
     others = {"schedclass_leader" + target("webhook", "w-0"): "0x30"}
     return [
         Case(alert, "all-stand-by", standby | others, "5m", (fires,)),
+        Case(alert, "four-minutes", standby | others, "4m"),
         Case(alert, "nothing-is-scraped", {"up": "1x30"}, "5m", (fires,)),
         Case(alert, "one-leads", {**standby, **others, leader("c-1"): "1x30"}, "30m"),
         Case(
@@ -325,7 +326,13 @@ def extender_errors() -> list[Case]:
         Case(
             alert,
             "one-in-ten",
-            good | {requests("filter", "unready"): "0+8x40", requests("bind", "unknown"): "0+2x40"},
+            {
+                **good,
+                requests("filter", "unready"): "0+3x40",
+                requests("filter", "chained"): "0+3x40",
+                requests("preempt", "malformed"): "0+2x40",
+                requests("bind", "unknown"): "0+2x40",
+            },
             "20m",
             (fires,),
         ),
