@@ -23,6 +23,7 @@ DRIFT_CHECKS := \
 	'python -m crds.generate --check' \
 	'python -m generate.fields --check' \
 	'python -m generate.cli_docs --check' \
+	'python -m generate.metric_docs --check' \
 	'python -m generate.cli_schema --check'
 
 .PHONY: help
@@ -132,6 +133,7 @@ check: $(READY) ## Check format, lint, types, layers and generated files; change
 .PHONY: docs
 docs: $(READY) programs ## Run the commands in docs/ anew and write their output there
 	@$(BIN)/python -m generate.cli_docs
+	@$(BIN)/python -m generate.metric_docs
 	@$(BIN)/python -m generate.cluster_docs
 
 .PHONY: format

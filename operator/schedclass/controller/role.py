@@ -35,6 +35,7 @@ from schedclass.kube.state import (
     ClusterState,
 )
 from schedclass.kube.store import Store
+from schedclass.observability.definitions import Role
 from schedclass.observability.metrics import Metrics
 from schedclass.observability.probes import Check, ProbeServer, recent
 from schedclass.settings import Settings
@@ -52,8 +53,13 @@ class ControllerRole:
         """Nothing is opened or requested before `run`."""
         self._settings = settings
         self._client = client
-        self._metrics = Metrics()
-        self._recorder = EventRecorder(client, component="schedclass-controller", instance=instance)
+        self._metrics = Metrics(Role.CONTROLLER)
+        self._recorder = EventRecorder(
+            client,
+            component="schedclass-controller",
+            instance=instance,
+            on_lost=self._metrics.count_dropped_event,
+        )
         self._elector = LeaseElector(
             client,
             namespace=settings.namespace,

@@ -91,6 +91,7 @@ class EventRecorder:
         burst: int = BURST,
         refill_seconds: float = REFILL_SECONDS,
         clock: Callable[[], float] = time.monotonic,
+        on_lost: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Nothing is requested before `run`.
 
@@ -102,6 +103,7 @@ class EventRecorder:
             burst: Events per object at once.
             refill_seconds: after which an object may have one more.
             clock: monotonic seconds.
+            on_lost: receives how many findings were just dropped or failed.
         """
         self.written = 0
         self.dropped = 0
@@ -115,6 +117,7 @@ class EventRecorder:
         self._burst = burst
         self._refill = refill_seconds
         self._clock = clock
+        self._on_lost = on_lost
         self._pending: OrderedDict[_Key, _Occurrences] = OrderedDict()
         self._known: OrderedDict[_Key, _Occurrences] = OrderedDict()
         self._tokens: OrderedDict[ObjectRef, tuple[float, float]] = OrderedDict()
@@ -141,6 +144,7 @@ class EventRecorder:
         if len(self._pending) > self._queue_size:
             self._pending.popitem(last=False)
             self.dropped += 1
+            self._on_lost(1)
         self._idle.clear()
         self._wake.set()
 
@@ -202,6 +206,7 @@ class EventRecorder:
             )
         except errors.ApiError as error:
             self.failed += new.count
+            self._on_lost(new.count)
             logger.warning("no Event about %s %s: %s", about.kind, about.name, error)
         else:
             self.written += 1

@@ -12,9 +12,6 @@ from typing import Any, Final, Protocol
 
 from prometheus_client import (
     CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
     PlatformCollector,
     ProcessCollector,
 )
@@ -25,8 +22,17 @@ from schedclass.domain.admission import Outcome
 from schedclass.domain.compliance import COUNTED_KINDS
 from schedclass.domain.compliance_index import PodCounts
 from schedclass.domain.findings import Reason
+from schedclass.observability.definitions import (
+    CONTROLLER,
+    EVERYWHERE,
+    EXTENDER,
+    PREFIX,
+    WEBHOOK,
+    Maker,
+    Role,
+)
 
-PREFIX: Final = "schedclass"
+__all__ = ["PREFIX", "Index", "Metrics", "Role"]
 
 _ADMISSION_BUCKETS: Final = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
@@ -43,6 +49,19 @@ _FROM_THE_START: Final = (
     ("CREATE", Outcome.UNKNOWN, Reason.INTERNAL_ERROR),
 )
 """Series that alerts rest on: an absent one would not be a zero."""
+
+_OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE")
+_CONTROLLERS: Final = ("inheritance", "classes", "compliance")
+_VERBS: Final = ("filter", "prioritize", "preempt", "bind")
+_ANSWERS: Final = (
+    *(("filter", result) for result in ("passed", "refused", "unready", "doubtful", "chained")),
+    *(("prioritize", result) for result in ("scored", "indifferent")),
+    *(("preempt", result) for result in ("kept", "refused", "unready")),
+    *(("bind", result) for result in ("bound", "conflict", "refused", "unknown")),
+    ("wait", "settled"),
+    *((verb, "malformed") for verb in _VERBS),
+)
+_HINTS: Final = ("made", "used", "missed", "withdrawn", "overtaken", "failed")
 
 
 class Index(Protocol):
@@ -64,20 +83,31 @@ class Metrics:
 
     Attributes:
         registry: what `render` exposes.
+        definitions: every metric, also those that this role does not expose.
     """
 
-    def __init__(self, *, revision: str = "unknown", process: bool = True) -> None:
+    def __init__(
+        self, role: Role | None = None, *, revision: str = "unknown", process: bool = True
+    ) -> None:
         """Make an independent set of metrics.
 
         Args:
+            role: exposes only what processes of this role measure; None exposes all.
             revision: commit of the build.
             process: also expose CPU, memory and file descriptors of this process.
         """
         self.registry = CollectorRegistry()
+        self._make = Maker(self.registry, role)
+        self.definitions = self._make.definitions
         if process:
             ProcessCollector(registry=self.registry)
             PlatformCollector(registry=self.registry)
-        build = self._gauge("build_info", "Version of the operator.", "version", "revision")
+        build = self._make.gauge(
+            "build_info",
+            "Version of the operator.",
+            *("version", "revision"),
+            roles=EVERYWHERE,
+        )
         build.labels(__version__, revision).set(1)
         self._make_admission()
         self._make_classes()
@@ -86,25 +116,27 @@ class Metrics:
         self._make_extender()
 
     def _make_admission(self) -> None:
-        self._reviews = Counter(
-            f"{PREFIX}_admission_requests_total",
+        self._reviews = self._make.counter(
+            "admission_requests_total",
             "Admission reviews answered, by what was decided and why.",
-            ("operation", "decision", "reason"),
-            registry=self.registry,
+            *("operation", "decision", "reason"),
+            roles=WEBHOOK,
         )
         for operation, outcome, reason in _FROM_THE_START:
             self._reviews.labels(operation, outcome.value, reason.value)
-        self._review_seconds = Histogram(
-            f"{PREFIX}_admission_duration_seconds",
+        self._review_seconds = self._make.histogram(
+            "admission_duration_seconds",
             "Time from the headers of an admission review to its answer.",
-            ("operation",),
+            "operation",
             buckets=_ADMISSION_BUCKETS,
-            registry=self.registry,
+            roles=WEBHOOK,
         )
+        for operation in _OPERATIONS:
+            self._review_seconds.labels(operation)
 
     def _make_classes(self) -> None:
         self._class_gauges = {
-            name: self._gauge(f"class_{name}", text, "class")
+            name: self._make.gauge(f"class_{name}", text, "class", roles=CONTROLLER, leader=True)
             for name, text in (
                 ("ready", "Whether the SchedulingClass is Ready."),
                 ("nodes", "Nodes that satisfy the node constraints of the SchedulingClass."),
@@ -112,90 +144,111 @@ class Metrics:
                 ("pods", "Pods of the SchedulingClass that have not ended."),
             )
         }
-        self._violating = self._gauge(
+        self._violating = self._make.gauge(
             "violating_pods",
             "Pods that break the SchedulingClass where they run, or escape it (`bypass`).",
             *("class", "kind"),
+            roles=CONTROLLER,
+            leader=True,
         )
 
     def _make_controller(self) -> None:
-        self._reconcile_errors = Counter(
-            f"{PREFIX}_reconcile_errors_total",
+        self._reconcile_errors = self._make.counter(
+            "reconcile_errors_total",
             "Reconciliations that failed and are tried again.",
-            ("controller",),
-            registry=self.registry,
+            "controller",
+            roles=CONTROLLER,
+            leader=True,
         )
-        self._reconcile_seconds = Histogram(
-            f"{PREFIX}_reconcile_duration_seconds",
+        self._reconcile_seconds = self._make.histogram(
+            "reconcile_duration_seconds",
             "Time of one reconciliation.",
-            ("controller",),
+            "controller",
             buckets=_RECONCILE_BUCKETS,
-            registry=self.registry,
+            roles=CONTROLLER,
+            leader=True,
         )
-        self._leader = self._gauge("leader", "Whether this replica is the leader.")
+        for controller in _CONTROLLERS:
+            self._reconcile_errors.labels(controller)
+            self._reconcile_seconds.labels(controller)
+        self._leader = self._make.gauge(
+            "leader", "Whether this replica is the leader.", roles=CONTROLLER
+        )
 
     def _make_adapters(self) -> None:
-        self._index_objects = self._gauge(
-            "index_objects", "Objects in the cache of a resource.", "resource"
+        self._index_objects = self._make.gauge(
+            "index_objects", "Objects in the cache of a resource.", "resource", roles=EVERYWHERE
         )
-        self._index_synced = self._gauge(
-            "index_synced", "Whether the cache of a resource is complete.", "resource"
+        self._index_synced = self._make.gauge(
+            "index_synced",
+            "Whether the cache of a resource is complete.",
+            "resource",
+            roles=EVERYWHERE,
         )
-        self._last_sync = self._gauge(
+        self._last_sync = self._make.gauge(
             "last_sync_timestamp_seconds",
             "When the API server was last heard of about a resource; NaN before the first time.",
             "resource",
+            roles=EVERYWHERE,
         )
-        self._expiry = self._gauge(
+        self._expiry = self._make.gauge(
             "certificate_expiry_timestamp_seconds",
             "When the serving certificate expires; NaN while there is none.",
+            roles=WEBHOOK,
         )
-        self._certificate_errors = Counter(
-            f"{PREFIX}_certificate_reload_errors_total",
+        self._expiry.set(math.nan)
+        self._certificate_errors = self._make.counter(
+            "certificate_reload_errors_total",
             "Serving certificates that could not be used or published.",
-            registry=self.registry,
+            roles=(Role.WEBHOOK, Role.CONTROLLER),
         )
-        self._events_dropped = Counter(
-            f"{PREFIX}_events_dropped_total",
+        self._events_dropped = self._make.counter(
+            "events_dropped_total",
             "Events that could not be written.",
-            registry=self.registry,
+            roles=(Role.WEBHOOK, Role.CONTROLLER),
         )
 
     def _make_extender(self) -> None:
-        self._verbs = Counter(
-            f"{PREFIX}_extender_requests_total",
+        self._verbs = self._make.counter(
+            "extender_requests_total",
             "Requests of kube-scheduler, by verb and result. `conflict` is a binding that would "
             "have broken a hard rule.",
-            ("verb", "result"),
-            registry=self.registry,
+            *("verb", "result"),
+            roles=EXTENDER,
         )
-        self._verbs.labels("bind", "conflict")
-        self._verb_seconds = Histogram(
-            f"{PREFIX}_extender_duration_seconds",
+        for verb, result in _ANSWERS:
+            self._verbs.labels(verb, result)
+        self._verb_seconds = self._make.histogram(
+            "extender_duration_seconds",
             "Time from the headers of a request of kube-scheduler to its answer.",
-            ("verb",),
+            "verb",
             buckets=_ADMISSION_BUCKETS,
-            registry=self.registry,
+            roles=EXTENDER,
         )
-        self._nudges = Counter(
-            f"{PREFIX}_extender_nudges_total",
+        for verb in _VERBS:
+            self._verb_seconds.labels(verb)
+        self._nudges = self._make.counter(
+            "extender_nudges_total",
             "Times that kube-scheduler was told to try refused pods again, by whether that worked.",
-            ("written",),
-            registry=self.registry,
+            "written",
+            roles=EXTENDER,
         )
-        self._hints = Counter(
-            f"{PREFIX}_extender_hints_total",
+        for written in ("true", "false"):
+            self._nudges.labels(written)
+        self._hints = self._make.counter(
+            "extender_hints_total",
             "Nodes named for pods beforehand (`made`), and what came of it: `used`, `missed`, "
             "`withdrawn`; or why it was not written: `overtaken`, `failed`.",
-            ("result",),
-            registry=self.registry,
+            "result",
+            roles=EXTENDER,
         )
-        self._refused = self._gauge(
-            "extender_refused_pods", "Pods that were refused and not tried again since."
+        for result in _HINTS:
+            self._hints.labels(result)
+        self._refused = self._make.gauge(
+            "extender_refused_pods",
+            "Pods that were refused and not tried again since.",
+            roles=EXTENDER,
         )
-
-    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(f"{PREFIX}_{name}", text, labels, registry=self.registry)
 
     def observe_admission(self, operation: str, decision: str, reason: str, seconds: float) -> None:
         """Count one answered review; the signature the admission server calls."""

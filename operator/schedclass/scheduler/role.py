@@ -14,6 +14,7 @@ from schedclass.kube.client import KubeClient
 from schedclass.kube.reflector import Reflector
 from schedclass.kube.state import CLASSES_PATH, NAMESPACES_PATH, NODES_PATH, TENANTS_PATH
 from schedclass.kube.store import Store
+from schedclass.observability.definitions import Role
 from schedclass.observability.metrics import Metrics
 from schedclass.observability.probes import Check, ProbeServer, recent, synced, unless
 from schedclass.scheduler.binding import Binder
@@ -46,7 +47,7 @@ class ExtenderRole:
     def __init__(self, settings: Settings, client: KubeClient) -> None:
         """Nothing is opened or requested before `run`."""
         self._settings = settings
-        self._metrics = Metrics()
+        self._metrics = Metrics(Role.EXTENDER)
         self._client = client
         self._state = SchedulerState(
             ExcludedNamespaces(settings.excluded_namespaces, settings.namespace),

@@ -29,6 +29,7 @@ from schedclass.kube.state import (
     ClusterState,
 )
 from schedclass.kube.store import Store
+from schedclass.observability.definitions import Role
 from schedclass.observability.metrics import Metrics
 from schedclass.observability.probes import Check, ProbeServer, recent, synced, unless
 from schedclass.settings import Settings
@@ -48,8 +49,13 @@ class WebhookRole:
         """Nothing is opened or requested before `run`."""
         self._settings = settings
         self._client = client
-        self._metrics = Metrics()
-        self._recorder = EventRecorder(client, component="schedclass-webhook", instance=instance)
+        self._metrics = Metrics(Role.WEBHOOK)
+        self._recorder = EventRecorder(
+            client,
+            component="schedclass-webhook",
+            instance=instance,
+            on_lost=self._metrics.count_dropped_event,
+        )
         self._certificate = ServingCertificate(
             on_error=lambda _: self._metrics.count_certificate_error()
         )

@@ -190,14 +190,15 @@ async def test_repeats_that_were_held_back_are_in_the_next_count(stub: StubApi) 
 async def test_a_full_queue_drops_the_oldest_and_counts_it(stub: StubApi) -> None:
     gate = asyncio.Event()
     stub.script("POST", POSTS, after(gate, json_answer({}, 201)))
-    async with recording(stub, queue_size=2) as recorder:
+    lost: list[int] = []
+    async with recording(stub, queue_size=2, on_lost=lost.append) as recorder:
         recorder.emit(POD, about(MISSING, 0))
         await stub.wait_for(lambda: len(stub.requests) == 1)
         for number in range(1, 6):
             recorder.emit(POD, about(MISSING, number))
         gate.set()
         await recorder.drained()
-        assert recorder.dropped == 3
+        assert recorder.dropped == sum(lost) == 3
     messages = [post.body["message"][-1] for post in stub.received("POST", POSTS)]
     assert messages == ["0", "4", "5"]
 
@@ -219,10 +220,12 @@ async def test_a_refused_event_is_counted_and_not_tried_again(
     stub: StubApi, answer: Any, counter: str
 ) -> None:
     stub.script("POST", POSTS, answer)
-    async with recording(stub) as recorder:
+    lost: list[int] = []
+    async with recording(stub, on_lost=lost.append) as recorder:
         recorder.emit(POD, MISSING)
         await recorder.drained()
         assert getattr(recorder, counter) == 1
+        assert lost == ([1] if counter == "failed" else [])
         assert recorder.written == 0
     assert len(stub.requests) == 1
 

@@ -2,11 +2,16 @@ import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from generate.metric_docs import exposed_by
 from schedclass.domain.compliance import COUNTED_KINDS, ViolationKind
 from schedclass.domain.compliance_index import PodCounts
+from schedclass.observability.definitions import Role
 from schedclass.observability.metrics import Metrics
+from schedclass.scheduler.binding import Outcome as BindOutcome
+from schedclass.scheduler.hints import HintResult
 
 
 @dataclass
@@ -153,3 +158,43 @@ def test_format_is_the_one_the_scraper_asks_for() -> None:
     assert "openmetrics" in content_type
     assert body.endswith(b"# EOF\n")
     assert "text/plain" in Metrics().render()[1]
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_a_process_shows_what_its_role_measures_and_nothing_else(role: Role) -> None:
+    metrics = Metrics(role, process=False)
+    families = {
+        f"{family.name}_total" if family.type == "counter" else family.name
+        for family in text_string_to_metric_families(metrics.render()[0].decode())
+    }
+    created = {name for name in families if name.endswith("_created")}
+    assert families - created == {
+        definition.name for definition in metrics.definitions if role in definition.roles
+    }
+
+
+def test_no_process_but_a_webhook_has_a_certificate_that_could_expire() -> None:
+    name = "schedclass_certificate_expiry_timestamp_seconds"
+    shown = {role: (name, frozenset()) in series(Metrics(role)) for role in Role}
+    assert shown == {Role.WEBHOOK: True, Role.CONTROLLER: False, Role.EXTENDER: False}
+    assert math.isnan(value(Metrics(Role.WEBHOOK), "certificate_expiry_timestamp_seconds"))
+
+
+def test_counters_with_fixed_labels_are_zero_from_the_start() -> None:
+    metrics = Metrics()
+    for hint in HintResult:
+        assert value(metrics, "extender_hints_total", result=hint.value) == 0
+    for bound in BindOutcome:
+        labels = {"verb": "bind", "result": bound.value}
+        assert value(metrics, "extender_requests_total", **labels) == 0
+    for controller in ("inheritance", "classes", "compliance"):
+        assert value(metrics, "reconcile_errors_total", controller=controller) == 0
+    for written in ("true", "false"):
+        assert value(metrics, "extender_nudges_total", written=written) == 0
+
+
+def test_documents_tell_the_leader_from_every_replica() -> None:
+    told = {metric.name: exposed_by(metric) for metric in Metrics(process=False).definitions}
+    assert told["schedclass_class_ready"] == "controller, leader"
+    assert told["schedclass_leader"] == "every replica of controller"
+    assert told["schedclass_index_synced"] == "every replica of every role"
