@@ -233,3 +233,18 @@ def test_the_index_of_pages_is_what_the_chart_says(chart: Chart) -> None:
     for name, rule in alerts(chart).items():
         row = f"| [{name}]({name}.md) | {rule['labels']['severity']} | {rule['for']} |"
         assert row in index
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"serviceMonitor": {"interval": "often"}}, "interval"),
+        ({"serviceMonitor": {"labels": {"a": 1}}}, "labels"),
+        ({"prometheusRule": {"additionalRules": [{"alert": "Mine"}]}}, "expr"),
+        ({"prometheusRule": {"runbookURL": "https://example.org"}}, "runbookURL"),
+    ],
+)
+def test_values_that_the_operator_would_refuse_are_refused(
+    chart: Chart, values: dict[str, Any], field: str
+) -> None:
+    assert field in chart.refusal(values)
