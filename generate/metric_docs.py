@@ -13,8 +13,9 @@ HEAD = """\
 # Metrics
 
 Every process serves these at `/metrics` of its probe port (`probes.port` of the chart, 8081). Each
-role exposes only what it measures. "leader" stands for series that only the leading replica of the
-controller moves: those of classes exist there alone, and end with their class.
+role exposes only what it measures; the extender's process runs in the pods of cozystack-scheduler.
+"leader" stands for series that only the leading replica of the controller moves: those of classes
+exist there alone, and end with their class.
 
 A label comes from a fixed set, or from an object that is deleted with its series; the reasons are
 those of [reasons.md](reasons.md). What alerts rest on is 0 from the start rather than absent; a
