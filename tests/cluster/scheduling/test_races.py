@@ -55,7 +55,7 @@ def pool(operator: Installation, _pool: dict[str, str]) -> dict[str, str]:
 def conflicts(operator: Installation) -> int:
     """Bindings that the extenders refused because of a hard rule."""
     line = re.compile(
-        r'^schedclass_extender_requests_total{verb="bind",result="conflict"} (\S+)$', re.MULTILINE
+        r'^schedclass_extender_requests_total{result="conflict",verb="bind"} (\S+)$', re.MULTILINE
     )
     urls = [f"http://127.0.0.1:{operator.probe_port(name)}/metrics" for name in operator.extenders]
     texts = [urllib.request.urlopen(url, timeout=5).read().decode() for url in urls]  # noqa: S310
