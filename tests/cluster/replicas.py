@@ -18,6 +18,7 @@ from controlplane.installation import NAMESPACE, RELEASE
 from tests.cluster.objects import Json
 
 PODS = {"group": "", "version": "v1", "resource": "pods"}
+NAMESPACES = {"group": "", "version": "v1", "resource": "namespaces"}
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Tenant values as the source of a namespace's request, from a plain CRD."""
 
+import copy
 import time
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ from controlplane import Api, ApiError, Installation, eventually
 from schedclass.domain import names
 from schedclass.domain.findings import Reason
 from tests.cluster.objects import Json, namespace_path, pinned_to, pod, pods_path
+from tests.cluster.replicas import NAMESPACES, Replica, review
 from tests.cluster.tenants import Tenants, unique
 from tests.cluster.tenants_api.conftest import NOTICED_SECONDS, tenants_path
 
@@ -151,6 +153,20 @@ def helm(api: Api, name: str, class_name: str) -> None:
     )
 
 
+def wait_corrected(api: Api, replicas: list[Replica], child: str) -> None:
+    """Until each webhook replica has heard of the Tenant: it would put the label right."""
+    old = api.get(namespace_path(child))
+    new = copy.deepcopy(old)
+    new["metadata"]["labels"][names.CLASS_KEY] = EAST
+    asked = review(NAMESPACES, new, name=child, operation="UPDATE", oldObject=old)
+
+    def all_correct() -> bool:
+        found = [r.send("/mutate-namespaces", asked).applied_to(new) for r in replicas]
+        return all(ns["metadata"]["labels"][names.CLASS_KEY] == WEST for ns in found)
+
+    eventually("the webhooks know the Tenant", all_correct, seconds=NOTICED_SECONDS)
+
+
 def test_helm_that_writes_the_same_value_causes_no_write_of_ours(
     api: Api, operator: Installation, tenants: Tenants, parent: str, child: str, values: Write
 ) -> None:
@@ -171,11 +187,13 @@ def test_helm_that_writes_a_stale_value_is_answered_with_few_writes_and_gives_in
     parent: str,
     child: str,
     values: Write,
+    replicas: list[Replica],
     webhook: str,
 ) -> None:
     """Tenant and Helm release of one tenant disagree for a while, as within an upgrade."""
     values(parent, "a", WEST)
     tenants.settle({child: WEST}, seconds=NOTICED_SECONDS)
+    wait_corrected(api, replicas, child)
     if webhook == "down":
         for name in operator.webhooks:
             operator.process(name).stop()
