@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schedclass.domain.findings import Finding, Reason, Severity
-from schedclass.domain.insight.resources import Amounts, parse_amounts
 from schedclass.domain.podfields import REQUIRED, ClassSpec
 from schedclass.domain.rawjson import mapping_or_empty
+from schedclass.domain.resources import Amounts, parse_amounts
 from schedclass.domain.selectors import matches_labels, matches_node_selector
 
 

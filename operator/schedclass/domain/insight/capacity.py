@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from schedclass.domain.findings import Reason
-from schedclass.domain.insight.resources import CPU, MEMORY, PODS, Amounts, Demand, HostPort
 from schedclass.domain.insight.snapshot import NodeRecord, PodRecord
 from schedclass.domain.nodes import Taint
+from schedclass.domain.resources import CPU, MEMORY, PODS, Amounts, Demand, HostPort
 from schedclass.domain.scheduling.constraints import NO_NEW_PODS, Tolerance
 from schedclass.domain.scheduling.verdicts import MAX_NODE_SCORE
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from schedclass.domain import names
 from schedclass.domain.compliance import is_mirror
-from schedclass.domain.insight.resources import Amounts, Demand, parse_amounts, parse_demand
 from schedclass.domain.namespaces import Namespace
 from schedclass.domain.nodes import Node, parse_node
+from schedclass.domain.resources import Amounts, Demand, parse_amounts, parse_demand
 from schedclass.domain.scheduling.pods import Pod, parse_pod
 from schedclass.domain.schedulingclass import SchedulingClass
 from schedclass.domain.tenants import Tenant

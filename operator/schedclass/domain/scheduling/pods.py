@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from schedclass.domain import names
-from schedclass.domain.insight.resources import Demand
+from schedclass.domain.resources import Demand
 from schedclass.domain.scheduling.constraints import (
     NO_CONSTRAINTS,
     Constraints,

@@ -7,7 +7,7 @@ from typing import Any, Final
 import orjson
 
 from schedclass.domain import names
-from schedclass.domain.insight.resources import Demand, parse_demand
+from schedclass.domain.resources import Demand, parse_demand
 
 _BESIDE_CONTAINERS: Final = ("initContainers", "overhead", "resources", "hostNetwork")
 """Fields of a pod spec that ask for resources or ports beside its containers."""

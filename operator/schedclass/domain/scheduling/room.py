@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from schedclass.domain.insight.resources import CPU, MEMORY, PODS, Amounts, Demand
+from schedclass.domain.resources import CPU, MEMORY, PODS, Amounts, Demand
 
 FULL: Final = 1.0
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 from zlib import crc32
 
-from schedclass.domain.insight.resources import Demand
 from schedclass.domain.nodes import Node
+from schedclass.domain.resources import Demand
 from schedclass.domain.scheduling.room import Room
 
 MAX_CELLS: Final = 48

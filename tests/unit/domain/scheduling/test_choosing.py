@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schedclass.domain.insight.resources import Demand, parse_demand
 from schedclass.domain.names import HOSTNAME_LABEL
 from schedclass.domain.nodes import Node, Taint
+from schedclass.domain.resources import Demand, parse_demand
 from schedclass.domain.scheduling import Decisions, Pod, Scope
 from schedclass.domain.scheduling.choosing import Chooser
 from schedclass.domain.scheduling.room import Room

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedclass.domain.insight.resources import (
+from schedclass.domain.resources import (
     HostPort,
     QuantityError,
     parse_demand,
