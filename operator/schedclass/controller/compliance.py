@@ -21,25 +21,20 @@ from schedclass.domain.findings import Finding, Reason
 from schedclass.domain.namespaces import Namespace
 from schedclass.domain.nodes import Node
 from schedclass.domain.schedulingclass import SchedulingClass
-from schedclass.kube.client import KubeClient, resource_path
+from schedclass.kube.client import KubeClient
 from schedclass.kube.events import EventRecorder, ObjectRef
 from schedclass.kube.reflector import Reflector
-from schedclass.kube.state import ClusterState
+from schedclass.kube.state import PODS_PATH, PODS_RESYNC_FACTOR, UNFINISHED, ClusterState
 from schedclass.kube.store import Store
 from schedclass.observability.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
-PODS_PATH: Final = resource_path("v1", "pods")
-_UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
-OURS: Final = f"spec.schedulerName={names.SCHEDULER_NAME},{_UNFINISHED}"
-OTHERS: Final = f"spec.schedulerName!={names.SCHEDULER_NAME},{_UNFINISHED}"
+OURS: Final = f"spec.schedulerName={names.SCHEDULER_NAME},{UNFINISHED}"
+OTHERS: Final = f"spec.schedulerName!={names.SCHEDULER_NAME},{UNFINISHED}"
 
 CONTROLLER: Final = "compliance"
 """Its name in metrics."""
-
-PODS_RESYNC_FACTOR: Final = 6
-"""Complete lists of pods are made more rarely than of the others: they can take 100 MB."""
 
 PORTION_SECONDS: Final = 0.01
 """After which other tasks of the loop get their turn."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Final
 
 from schedclass.domain import names
 from schedclass.domain.admission import ClassState, ClassView
@@ -17,6 +18,13 @@ NAMESPACES_PATH = "/api/v1/namespaces"
 NODES_PATH = "/api/v1/nodes"
 CLASSES_PATH = f"/apis/{names.API_VERSION}/{names.PLURAL}"
 TENANTS_PATH = f"/apis/{names.TENANT_API_VERSION}/tenants"
+PODS_PATH = "/api/v1/pods"
+
+UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+"""Field selector of pods that have not ended."""
+
+PODS_RESYNC_FACTOR: Final = 6
+"""Complete lists of pods are made more rarely than of the others: they can take 100 MB."""
 
 
 class ClusterState:

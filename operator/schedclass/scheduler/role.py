@@ -12,7 +12,15 @@ from schedclass.domain.scheduling.choosing import Chooser
 from schedclass.hosting import in_background, stop_on_signals, unless_stopped
 from schedclass.kube.client import KubeClient
 from schedclass.kube.reflector import Reflector
-from schedclass.kube.state import CLASSES_PATH, NAMESPACES_PATH, NODES_PATH, TENANTS_PATH
+from schedclass.kube.state import (
+    CLASSES_PATH,
+    NAMESPACES_PATH,
+    NODES_PATH,
+    PODS_PATH,
+    PODS_RESYNC_FACTOR,
+    TENANTS_PATH,
+    UNFINISHED,
+)
 from schedclass.kube.store import Store
 from schedclass.observability.definitions import Role
 from schedclass.observability.metrics import Metrics
@@ -27,7 +35,7 @@ from schedclass.scheduler.nominator import Nominator
 from schedclass.scheduler.nudge import Nudger
 from schedclass.scheduler.server import ExtenderServer
 from schedclass.scheduler.service import Extender, verbs
-from schedclass.scheduler.state import PODS_PATH, UNFINISHED, SchedulerState
+from schedclass.scheduler.state import SchedulerState
 from schedclass.scheduler.waiting import RefusedPods
 from schedclass.settings import Settings
 
@@ -36,9 +44,6 @@ logger = logging.getLogger(__name__)
 GC_THRESHOLDS: Final = (10_000, 20, 20)
 """Events leave hardly any cycles behind; looking for them after each few takes a tenth of the time
 that an event takes."""
-
-PODS_RESYNC_FACTOR: Final = 6
-"""Complete lists of pods are made more rarely than of the others: they can take 100 MB."""
 
 
 class ExtenderRole:
@@ -144,7 +149,10 @@ class ExtenderRole:
             while not (tenants.lists or tenants.errors):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             pods = self._reflector(
-                PODS_PATH, self._state.pods, factor=PODS_RESYNC_FACTOR, params=UNFINISHED
+                PODS_PATH,
+                self._state.pods,
+                factor=PODS_RESYNC_FACTOR,
+                params={"fieldSelector": UNFINISHED},
             )
             group.create_task(pods.run())
 

@@ -4,7 +4,7 @@ The index follows the stores within the same call, so a decision never sees half
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from schedclass.domain.namespaces import ExcludedNamespaces, Namespace
 from schedclass.domain.nodes import Node
@@ -14,8 +14,6 @@ from schedclass.kube.state import ClusterState
 from schedclass.kube.store import Store
 from schedclass.scheduler.promises import Promises
 
-PODS_PATH: Final = "/api/v1/pods"
-UNFINISHED: Final = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 """Only pods that take a place or may come to; one that ends is deleted for our watch."""
 
 
@@ -136,8 +134,7 @@ class SchedulerState:
     ) -> None:
         if new is None:
             self.cluster.remove_class(name)
-        elif old is None or (old.uid, old.spec, old.findings) != (new.uid, new.spec, new.findings):
-            # Counting nodes and namespaces into its status changes a class all the time.
+        elif old is None or old.rules != new.rules:
             self.cluster.put_class(compile_class(new))
         self._tell()
 
