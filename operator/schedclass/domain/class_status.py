@@ -14,6 +14,7 @@ from schedclass.domain.compliance import ViolationKind
 from schedclass.domain.compliance_index import PodCounts
 from schedclass.domain.findings import Finding, Reason
 from schedclass.domain.nodes import Node, matches_node
+from schedclass.domain.rawjson import mappings_in
 from schedclass.domain.schedulingclass import SchedulingClass
 
 CONDITION_TYPES: Final = (
@@ -240,11 +241,8 @@ def _last_evaluated(status: Mapping[str, Any], previous: Mapping[str, Any], now:
 
 
 def _condition_in(status: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
-    conditions = status.get("conditions")
-    for condition in conditions if isinstance(conditions, list) else ():
-        if isinstance(condition, Mapping) and condition.get("type") == kind:
-            return condition
-    return None
+    conditions = mappings_in(status.get("conditions"))
+    return next((one for one in conditions if one.get("type") == kind), None)
 
 
 def only_pods_differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

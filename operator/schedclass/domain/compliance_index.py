@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from schedclass.domain.compliance import COUNTED_KINDS, Breach, Seen, ViolationKind, pod_breaches
+from schedclass.domain.grouped import discard
 from schedclass.domain.nodes import Node
 from schedclass.domain.scheduling import Cluster, Decisions, Scope, compile_class
 from schedclass.domain.scheduling.constraints import Constraints
@@ -131,7 +132,7 @@ class ComplianceIndex:
         """Insert or replace a class; one that differs only in its status changes nothing."""
         old = self._classes.get(cls.name)
         self._classes[cls.name] = cls
-        if old is not None and _rules(old) == _rules(cls):
+        if old is not None and old.rules == cls.rules:
             return
         self._cluster.put_class(compile_class(cls))
         self._unjudged.add(cls.name)
@@ -158,8 +159,7 @@ class ComplianceIndex:
             return
         if old is not None:
             self._touched.add(old.pod.namespace)
-            _discard(self._by_namespace, old.pod.namespace, pod.uid)
-            _discard(self._by_node, old.pod.node_name, pod.uid)
+            self._unlist(old)
         self._pods[pod.uid] = seen
         self._by_namespace.setdefault(pod.namespace, set()).add(pod.uid)
         if pod.node_name:
@@ -175,10 +175,14 @@ class ComplianceIndex:
             return
         if self._cluster.remove_pod(uid):
             self._touched.add(seen.pod.namespace)
-        _discard(self._by_namespace, seen.pod.namespace, uid)
-        _discard(self._by_node, seen.pod.node_name, uid)
+        self._unlist(seen)
         self._due.discard(uid)
         self._leave(uid)
+
+    def _unlist(self, seen: Seen) -> None:
+        discard(self._by_namespace, seen.pod.namespace, seen.pod.uid)
+        if seen.pod.node_name:
+            discard(self._by_node, seen.pod.node_name, seen.pod.uid)
 
     # What is asked
 
@@ -312,16 +316,15 @@ class ComplianceIndex:
         )
         kinds = frozenset(breach.kind for breach in found)
         before = self._kinds.get(uid, _NO_KINDS)
-        if kinds != before:
-            self._set_kinds(uid, class_name, kinds)
+        self._set_kinds(uid, class_name, kinds)
         new = tuple(breach for breach in found if breach.kind not in before)
         return NewBreaches(seen, class_name, new) if new else None
 
     def _set_kinds(self, uid: str, class_name: str, kinds: frozenset[ViolationKind]) -> None:
         before = self._kinds.pop(uid, _NO_KINDS)
+        if kinds:
+            self._kinds[uid] = kinds
         if before == kinds:
-            if kinds:
-                self._kinds[uid] = kinds
             return
         tally = self._tallies[class_name]
         for kind in before:
@@ -329,13 +332,7 @@ class ComplianceIndex:
         for kind in kinds:
             tally.by_kind[kind] += 1
         tally.violating += bool(kinds) - bool(before)
-        if kinds:
-            self._kinds[uid] = kinds
         self._changed.add(class_name)
-
-
-def _rules(cls: SchedulingClass) -> tuple[object, ...]:
-    return cls.uid, cls.spec, cls.findings
 
 
 def _is_local(constraints: Constraints) -> bool:
@@ -347,10 +344,3 @@ def _is_local(constraints: Constraints) -> bool:
     return not constraints.affinity and not any(
         term.namespaces or term.namespace_selector is not None for term in constraints.anti_affinity
     )
-
-
-def _discard(sets: dict[str, set[str]], key: str, uid: str) -> None:
-    if key in sets:
-        sets[key].discard(uid)
-        if not sets[key]:
-            del sets[key]

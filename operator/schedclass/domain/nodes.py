@@ -7,7 +7,7 @@ from typing import Any
 
 from schedclass.domain.findings import Finding, Reason, Severity
 from schedclass.domain.podfields import REQUIRED, ClassSpec
-from schedclass.domain.rawjson import mapping_or_empty
+from schedclass.domain.rawjson import mapping_or_empty, mappings_in
 from schedclass.domain.resources import Amounts, parse_amounts
 from schedclass.domain.selectors import matches_labels, matches_node_selector
 
@@ -61,7 +61,7 @@ def parse_node(obj: Mapping[str, Any]) -> Node:
         },
         ready=any(
             condition.get("type") == "Ready" and condition.get("status") == "True"
-            for condition in _mappings(mapping_or_empty(obj.get("status")).get("conditions"))
+            for condition in mappings_in(mapping_or_empty(obj.get("status")).get("conditions"))
         ),
         unschedulable=spec.get("unschedulable") is True,
         taints=tuple(
@@ -70,7 +70,7 @@ def parse_node(obj: Mapping[str, Any]) -> Node:
                 value=str(taint.get("value") or ""),
                 effect=str(taint.get("effect") or ""),
             )
-            for taint in _mappings(spec.get("taints"))
+            for taint in mappings_in(spec.get("taints"))
         ),
         allocatable=_allocatable(mapping_or_empty(obj.get("status")).get("allocatable")),
     )
@@ -123,7 +123,3 @@ def _not_allowed(path: str, message: str) -> Finding:
 
 def _quoted(text: str) -> str:
     return json.dumps(text)
-
-
-def _mappings(value: object) -> list[Mapping[str, Any]]:
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []

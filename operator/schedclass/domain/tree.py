@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from schedclass.domain import names
+from schedclass.domain.grouped import discard
 from schedclass.domain.namespaces import ExcludedNamespaces, Namespace
 from schedclass.domain.tenants import Tenant, TenantIndex
 
@@ -141,10 +142,7 @@ class NamespaceTree:
         if self._name_by_uid.get(old.uid) == old.name:
             del self._name_by_uid[old.uid]
         for owner in old.owners:
-            owned = self._owned_by_uid[owner.uid]
-            owned.discard(old.name)
-            if not owned:
-                del self._owned_by_uid[owner.uid]
+            discard(self._owned_by_uid, owner.uid, old.name)
         if old.name.startswith(names.TENANT_PREFIX):
             del self._tenants[bisect_left(self._tenants, old.name)]
 
@@ -172,9 +170,7 @@ class NamespaceTree:
     def _link(self, name: str) -> None:
         old_parent = self._parent.pop(name, None)
         if old_parent is not None:
-            self._children[old_parent].discard(name)
-            if not self._children[old_parent]:
-                del self._children[old_parent]
+            discard(self._children, old_parent, name)
         ns = self._namespaces.get(name)
         if ns is None:
             return

@@ -14,7 +14,7 @@ from typing import Final
 
 from schedclass.domain import names
 from schedclass.domain.scheduling.cluster import Cluster
-from schedclass.domain.scheduling.constraints import Constraints, NodePreference
+from schedclass.domain.scheduling.constraints import NodePreference
 from schedclass.domain.scheduling.counters import Counted, DomainCounts
 from schedclass.domain.scheduling.decisions import Decisions
 from schedclass.domain.scheduling.holdings import Holdings
@@ -82,8 +82,7 @@ class Chooser:
         """Whether other pods on their way matter to the choice of its node, by a rule or wish."""
         subject = self._decisions.subject(pod)
         return any(
-            part.has_pod_terms or part.hard_spread or part.soft_spread
-            for part in (subject.own, subject.added)
+            part.has_pod_terms or part.hard_spread or part.soft_spread for part in subject.parts
         )
 
     def choose(self, pod: Pod) -> str | None:
@@ -127,7 +126,7 @@ class Chooser:
     def _new(self, subject: Subject) -> Shortlist | None:
         conditions: list[NodeCondition] = [
             subject.tolerance,
-            *(part.node for part in (subject.own, subject.added) if part.node is not None),
+            *(part.node for part in subject.parts if part.node is not None),
         ]
         topology = self._cluster.topology
         satisfying = topology.satisfying(tuple(conditions))
@@ -199,14 +198,10 @@ class Chooser:
         return found
 
 
-def _parts(subject: Subject) -> tuple[Constraints, Constraints]:
-    return subject.own, subject.added
-
-
 def _topologies(subject: Subject) -> tuple[str, ...]:
     """The topology keys that matter to a pod, sorted."""
     keys: set[str] = set()
-    for part in _parts(subject):
+    for part in subject.parts:
         terms = (*part.affinity, *part.anti_affinity, *(wish for _, wish in part.preferred))
         keys.update(term.topology_key for term in terms)
         keys.update(spread.topology_key for spread in (*part.hard_spread, *part.soft_spread))
@@ -214,12 +209,11 @@ def _topologies(subject: Subject) -> tuple[str, ...]:
 
 
 def _wishes(subject: Subject) -> tuple[NodePreference, ...]:
-    return tuple(wish for part in _parts(subject) for _, wish in part.node_preferences)
+    return tuple(wish for part in subject.parts for _, wish in part.node_preferences)
 
 
 def _is_long(subject: Subject) -> bool:
-    parts = _parts(subject)
-    wishes = sum(len(part.node_preferences) + len(part.preferred) for part in parts)
+    wishes = sum(len(part.node_preferences) + len(part.preferred) for part in subject.parts)
     return wishes > MAX_WISHES or len(subject.tolerance.tolerations) > MAX_TOLERATIONS
 
 
@@ -227,6 +221,6 @@ def _is_drawn_to_hosts(subject: Subject) -> bool:
     """Whether it wants to be on the very node of another pod: a few nodes cannot stand for all."""
     return any(
         template.topology_key == names.HOSTNAME_LABEL
-        for part in _parts(subject)
+        for part in subject.parts
         for template in (*part.affinity, *(wish for weight, wish in part.preferred if weight > 0))
     )

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from schedclass.domain.grouped import discard
 from schedclass.domain.nodes import Node
 from schedclass.domain.scheduling.carried import Carried, CarriedTerm, CarriedTerms
 from schedclass.domain.scheduling.constraints import CompiledClass, Constraints
@@ -269,9 +270,7 @@ class Cluster:
         self.counters.add(pod, self.namespace_labels(pod.namespace), -1)
         class_name = self.class_name_of(pod)
         if class_name is not None:
-            self._by_class[class_name].discard(uid)
-            if not self._by_class[class_name]:
-                del self._by_class[class_name]
+            discard(self._by_class, class_name, uid)
         self._uncarry(pod)
 
     def _carry(self, pod: Pod) -> None:

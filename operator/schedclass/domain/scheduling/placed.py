@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 from typing import Final
 
+from schedclass.domain.grouped import discard
 from schedclass.domain.scheduling.pods import Pod
 from schedclass.domain.scheduling.podsets import PodSet, Selector
 
@@ -49,11 +50,11 @@ class PlacedPods:
     def remove(self, uid: str) -> Pod:
         """Take out a pod that is here."""
         pod = self._pods.pop(uid)
-        _discard(self._by_namespace, pod.namespace, uid)
+        discard(self._by_namespace, pod.namespace, uid)
         for key, posting in self._postings.items():
             value = pod.labels.get(key)
             if value is not None:
-                _discard(posting[value], pod.namespace, uid)
+                discard(posting[value], pod.namespace, uid)
                 if not posting[value]:
                     del posting[value]
         return pod
@@ -93,9 +94,3 @@ def _post(posting: _Posting, key: str, pod: Pod) -> None:
     value = pod.labels.get(key)
     if value is not None:
         posting.setdefault(value, {}).setdefault(pod.namespace, set()).add(pod.uid)
-
-
-def _discard(sets: dict[str, set[str]], key: str, uid: str) -> None:
-    sets[key].discard(uid)
-    if not sets[key]:
-        del sets[key]

@@ -65,6 +65,11 @@ class Subject:
     filling: Selector | None = None
     problem: verdicts.Rejection | None = None
 
+    @property
+    def parts(self) -> tuple[Constraints, Constraints]:
+        """What the pod asks for, and what its class adds."""
+        return self.own, self.added
+
 
 def subject_of(cluster: Cluster, pod: Pod, cls: CompiledClass | None) -> Subject:
     """Bring a pod together with the class of `cluster.class_name_of(pod)`.
@@ -154,7 +159,7 @@ class Planner:
         """Apply the judged spread constraints of one kind to the pod."""
         pod, subject = self.subject.pod, self.subject
         # A node counts only with the keys of all constraints of the kind, the pod's and the class'.
-        every = [_spread(part, hard=hard) for part in (subject.own, subject.added)]
+        every = [_spread(part, hard=hard) for part in subject.parts]
         keys = frozenset(template.topology_key for part in every for template in part)
         for part, class_name in self.judged():
             for template in _spread(part, hard=hard):
@@ -173,9 +178,7 @@ class Planner:
 
     def _counted_nodes(self, template: SpreadTemplate) -> Conditions:
         subject = self.subject
-        restrictions = {
-            part.node.key: part.node for part in (subject.own, subject.added) if part.node
-        }
+        restrictions = {part.node.key: part.node for part in subject.parts if part.node}
         affinity = tuple(restrictions[key] for key in sorted(restrictions))
         taints = (subject.tolerance,)
         return (affinity if template.honors_affinity else ()) + (

@@ -7,6 +7,7 @@ from typing import Any, Final
 import orjson
 
 from schedclass.domain import names
+from schedclass.domain.rawjson import mapping_or_empty, mappings_in
 from schedclass.domain.resources import Demand, parse_demand
 
 _BESIDE_CONTAINERS: Final = ("initContainers", "overhead", "resources", "hostNetwork")
@@ -56,7 +57,8 @@ def is_hintable(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
         and not was_tried(status)
         and not any(spec.get(field) for field in _TOGETHER)
         and all(
-            _ANYWHERE.issuperset(volume.keys() - {"name"}) for volume in _items(spec, "volumes")
+            _ANYWHERE.issuperset(volume.keys() - {"name"})
+            for volume in mappings_in(spec.get("volumes"))
         )
     )
 
@@ -66,12 +68,10 @@ def binds_late(pod: Mapping[str, Any]) -> bool:
 
     It makes volumes and reserves devices then (PreBind of VolumeBinding and DynamicResources).
     """
-    spec = pod.get("spec")
-    if not isinstance(spec, Mapping):
-        return False
+    spec = mapping_or_empty(pod.get("spec"))
     claims = ("persistentVolumeClaim", "ephemeral")
     return bool(spec.get("resourceClaims")) or any(
-        volume.get(kind) for volume in _items(spec, "volumes") for kind in claims
+        volume.get(kind) for volume in mappings_in(spec.get("volumes")) for kind in claims
     )
 
 
@@ -81,7 +81,7 @@ def was_tried(status: Mapping[str, Any]) -> bool:
         condition.get("type") == "PodScheduled"
         and condition.get("status") == "False"
         and condition.get("reason") != "SchedulingGated"
-        for condition in _items(status, "conditions")
+        for condition in mappings_in(status.get("conditions"))
     )
 
 
@@ -95,18 +95,11 @@ def is_hinted(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
         return False
     return any(
         entry.get("manager") == names.FIELD_MANAGER
-        and "f:nominatedNodeName" in _fields(_fields(entry, "fieldsV1"), "f:status")
-        for entry in _items(metadata, "managedFields")
+        and "f:nominatedNodeName" in _written_status(entry)
+        for entry in mappings_in(metadata.get("managedFields"))
     )
 
 
-def _fields(holder: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = holder.get(key)
-    return value if isinstance(value, Mapping) else {}
-
-
-def _items(holder: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    """The objects of a list; other things do not stand there in a pod of an API server."""
-    value = holder.get(key)
-    items = value if isinstance(value, list) else []
-    return [item for item in items if isinstance(item, Mapping)]
+def _written_status(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of `status` that a manager is known to have written."""
+    return mapping_or_empty(mapping_or_empty(entry.get("fieldsV1")).get("f:status"))

@@ -9,6 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
+from schedclass.domain.grouped import discard
 from schedclass.domain.nodes import Node, Taint
 
 
@@ -34,9 +35,9 @@ class NodeIndex:
     def remove(self, node: Node) -> None:
         """Take away a node that is here just so."""
         self.names.discard(node.name)
-        _discard(self.by_taints, node.taints, node.name)
+        discard(self.by_taints, node.taints, node.name)
         for key, value in node.labels.items():
-            _discard(self._by_label[key], value, node.name)
+            discard(self._by_label[key], value, node.name)
             if not self._by_label[key]:
                 del self._by_label[key]
 
@@ -108,9 +109,7 @@ class Domains:
             return
         if old is not None:
             del self.of_node[name]
-            self.members[old].discard(name)
-            if not self.members[old]:
-                del self.members[old]
+            discard(self.members, old, name)
         if new is not None:
             self.of_node[name] = new
             self.members.setdefault(new, set()).add(name)
@@ -262,9 +261,3 @@ class Topology:
     def views(self) -> int:
         """How many sets and domains are held."""
         return len(self._sets) + len(self._domains)
-
-
-def _discard(sets: dict[KeyT, set[str]], key: KeyT, name: str) -> None:
-    sets[key].discard(name)
-    if not sets[key]:
-        del sets[key]
