@@ -100,7 +100,8 @@ def a_pod(number: int, nodes: int = 0) -> Pod:
                 "labels": {**labels, "app": name, "pod-template-hash": "5d4f8c7b6"},
             },
             "spec": {"nodeName": f"node-{number * 7 % nodes}"} if nodes else {},
-        }
+        },
+        prospects=True,
     )
 
 

@@ -21,7 +21,7 @@ TENANTS_PATH = f"/apis/{names.TENANT_API_VERSION}/tenants"
 PODS_PATH = "/api/v1/pods"
 
 UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
-"""Field selector of pods that have not ended."""
+"""Selects pods that take a place or may come to; one that ends is deleted for such a watch."""
 
 PODS_RESYNC_FACTOR: Final = 6
 """Complete lists of pods are made more rarely than of the others: they can take 100 MB."""

@@ -16,13 +16,13 @@ from enum import StrEnum
 from typing import Any, Final
 
 from schedclass.domain.findings import Reason
-from schedclass.domain.scheduling import Decisions, Pod, parse_pod
+from schedclass.domain.scheduling import Decisions, Pod
 from schedclass.domain.scheduling.interactions import interact, worst_absences
 from schedclass.kube.client import KubeClient, resource_path
 from schedclass.kube.errors import ApiError, NotFound, Unreachable
 from schedclass.scheduler.inflight import SETTLE_SECONDS, InFlight
 from schedclass.scheduler.protocol import BindRequest
-from schedclass.scheduler.state import SchedulerState
+from schedclass.scheduler.state import SchedulerState, read_pod
 
 logger = logging.getLogger(__name__)
 
@@ -185,7 +185,7 @@ class Binder:
             return BindResult(Outcome.REFUSED, f"the pod could not be read: {error}")
         if raw is None:
             return BindResult(Outcome.REFUSED, "the pod does not exist any more")
-        return parse_pod(raw)
+        return read_pod(raw)
 
     def _commit(self, pod: Pod, node: str) -> tuple[BindResult | None, frozenset[str]]:
         """Take the place, or say why not, or on which bindings that rests; without a pause."""

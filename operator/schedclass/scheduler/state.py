@@ -4,7 +4,8 @@ The index follows the stores within the same call, so a decision never sees half
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 from schedclass.domain.namespaces import ExcludedNamespaces, Namespace
 from schedclass.domain.nodes import Node
@@ -14,7 +15,8 @@ from schedclass.kube.state import ClusterState
 from schedclass.kube.store import Store
 from schedclass.scheduler.promises import Promises
 
-"""Only pods that take a place or may come to; one that ends is deleted for our watch."""
+read_pod: Final = partial(parse_pod, prospects=True)
+"""How the extender reads every pod: two of one version are equal, wherever they come from."""
 
 
 class SchedulerState:
@@ -45,7 +47,7 @@ class SchedulerState:
             stale_after: seconds without word from the API server after which nothing is decided.
         """
         self.known = ClusterState(excluded, stale_after=stale_after, namespace_labels=True)
-        self.pods: Store[Pod] = Store(parse_pod)
+        self.pods: Store[Pod] = Store(read_pod)
         self.cluster = Cluster(default_label_keys=default_label_keys, own_terms=False)
         self.indexes: dict[str, Store[Any]] = {
             "namespaces": self.known.namespaces,
@@ -98,7 +100,7 @@ class SchedulerState:
                 and known.resource_version == metadata.get("resourceVersion")
             ):
                 return known
-        return parse_pod(raw)
+        return read_pod(raw)
 
     def pod(self, namespace: str, name: str, uid: str) -> Pod | None:
         """The pod of that name if it has that uid."""

@@ -158,4 +158,4 @@ def test_a_pod_of_any_shape_is_read_or_refused(metadata: Any, spec: Any, status:
     raw = {"metadata": metadata, "spec": spec, "status": status}
     with suppress(ValueError):
         assert isinstance(binds_late(raw), bool)
-        parse_pod(raw)
+        parse_pod(raw, prospects=True)

@@ -38,7 +38,8 @@ class Pod:
         priority: `spec.priority`.
         own: the constraints in its spec.
         tolerance: its tolerations.
-        demand: what it takes of its node; None if that is not known.
+        demand: what it takes of its node; None if that is not known. This and the next three are
+            read for whoever names nodes beforehand only.
         hintable: whether a node may be named for it beforehand (see `prospects`).
         hinted: whether `nominated_node` is such a hint of ours.
         tried: whether it has no node and kube-scheduler found none at its last attempt.
@@ -69,8 +70,12 @@ class Pod:
         return self if self.node_name == node_name else replace(self, node_name=node_name)
 
 
-def parse_pod(obj: Mapping[str, Any]) -> Pod:
+def parse_pod(obj: Mapping[str, Any], *, prospects: bool = False) -> Pod:
     """Read a pod as the API server or kube-scheduler sends it; absent and null read as empty.
+
+    Args:
+        obj: the pod.
+        prospects: also read `demand`, `hintable`, `hinted` and `tried`.
 
     Raises:
         ValueError: a field that placement depends on has a value of the wrong type, which no pod
@@ -82,7 +87,6 @@ def parse_pod(obj: Mapping[str, Any]) -> Pod:
     annotations = _mapping(metadata.get("annotations"), "metadata.annotations")
     namespace, name = _text(metadata, "namespace"), _text(metadata, "name")
     priority = spec.get("priority")
-    bound = bool(spec.get("nodeName"))
     return Pod(
         uid=_text(metadata, "uid") or f"{namespace}/{name}",
         namespace=namespace,
@@ -103,12 +107,21 @@ def parse_pod(obj: Mapping[str, Any]) -> Pod:
         priority=priority if isinstance(priority, int) else 0,
         own=_own_constraints(spec),
         tolerance=_tolerance(spec),
-        demand=demand_of(spec),
-        hintable=not bound and is_hintable(spec, status),
-        hinted=not bound and is_hinted(metadata, status),
-        tried=not bound and was_tried(status),
         resource_version=_text(metadata, "resourceVersion"),
+        **(_prospects(metadata, spec, status) if prospects else {}),
     )
+
+
+def _prospects(
+    metadata: Mapping[str, Any], spec: Mapping[str, Any], status: Mapping[str, Any]
+) -> dict[str, Any]:
+    waits = not spec.get("nodeName")
+    return {
+        "demand": demand_of(spec),
+        "hintable": waits and is_hintable(spec, status),
+        "hinted": waits and is_hinted(metadata, status),
+        "tried": waits and was_tried(status),
+    }
 
 
 def _own_constraints(spec: Mapping[str, Any]) -> Constraints:

@@ -93,7 +93,7 @@ def pod(
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     if daemon:
         metadata["ownerReferences"] = [{"kind": "DaemonSet", "name": "d", "controller": True}]
-    return parse_pod({"metadata": metadata, "spec": {"nodeName": node, **spec}})
+    return parse_pod({"metadata": metadata, "spec": {"nodeName": node, **spec}}, prospects=True)
 
 
 def anti_affinity(topology: str = HOSTNAME_LABEL, **term: Json) -> Json:
