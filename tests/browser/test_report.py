@@ -15,6 +15,12 @@ from tests.unit.cli.running import schedclass
 
 UNFOLD = "for (const details of document.querySelectorAll('details')) details.open = true"
 
+PAINTED = """height => new Promise(done => {
+  const look = () => requestAnimationFrame(innerHeight === height ? done : look)
+  look()
+})"""
+"""Resolves once the window has that height and was drawn: a new size takes some frames."""
+
 Json = dict[str, Any]
 
 
@@ -97,6 +103,7 @@ def test_axe_finds_nothing_against_it(
     page.evaluate(UNFOLD)
     height = page.evaluate("document.documentElement.scrollHeight")
     page.set_viewport_size({"width": size[0], "height": height})  # contrast is judged in sight
+    page.evaluate(PAINTED, height)
     found = Axe().run(page, options={"resultTypes": ["violations", "incomplete", "passes"]})
     assert found.violations_count == 0, found.generate_report()
     judged = {rule["id"] for rule in found.response["passes"]}
