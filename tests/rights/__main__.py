@@ -95,11 +95,19 @@ def main() -> int:
     """See the module."""
     parser = argparse.ArgumentParser(prog="python -m tests.rights", description=__doc__)
     parser.add_argument("--folder", type=Path, help="keep everything here; a record is used again")
-    parser.add_argument("--only", default="", help="rights whose text contains this")
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="TEXT",
+        help="rights whose text contains this; repeatable",
+    )
     parser.add_argument("--workers", type=int, default=2, help="control planes at the same time")
     arguments = parser.parse_args()
     folder = arguments.folder or Path(tempfile.mkdtemp(prefix="schedclass-rights-"))
-    rights = [right for right in chart_rights() if arguments.only in str(right)]
+    wanted = arguments.only or [""]
+    rights = [right for right in chart_rights() if any(text in str(right) for text in wanted)]
+    if not rights:
+        parser.error(f"the chart grants no right with {' or '.join(wanted)} in its text")
     if not (folder / "suite" / "reports.jsonl").exists():
         sys.stdout.write(f"Running {SUITE} with every right; logs are in {folder} ...\n")
         parallel = ["-n", str(arguments.workers), "--dist", "loadfile"]
