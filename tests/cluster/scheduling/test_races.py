@@ -28,11 +28,16 @@ from tests.cluster.scheduling.workloads import (
 WEB = {"app": "web"}
 POOL = {"pool": "races"}
 LONG = bool(os.environ.get("SCHEDCLASS_TEST_LONG"))
-"""The whole sizes take minutes on two cores."""
+"""The whole sizes take minutes on two cores: already the seventeen bindings that hang do, as a
+spread has to wait for the end of each."""
 
 NODES = 200 if LONG else 48
 PODS = 300 if LONG else 60
 KILLS = 20 if LONG else 4
+PATIENCE = 4 if LONG else 1
+
+# With setup and teardown of a whole control plane, which belong to a test's time.
+pytestmark = [pytest.mark.timeout(900)] if LONG else []
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +46,7 @@ def _pool(session_operator: Installation) -> Iterator[dict[str, str]]:
     cluster = session_operator.cluster
     zones = {f"race-{number}": "abc"[number % 3] for number in range(NODES)}
     cluster.add_nodes(node(name, zone, labels=POOL) for name, zone in zones.items())
-    cluster.wait_nodes_ready(list(zones))
+    cluster.wait_nodes_ready(list(zones), seconds=30 * PATIENCE)
     yield zones
     cluster.admin.request("DELETE", f"{NODES_PATH}?labelSelector=pool%3Draces")
 
@@ -64,7 +69,7 @@ def conflicts(operator: Installation) -> int:
 
 def finished(workloads: Workloads, count: int, seconds: float) -> float:
     began = time.monotonic()
-    workloads.wait_placed(count, seconds=seconds)
+    workloads.wait_placed(count, seconds=seconds * PATIENCE)
     return time.monotonic() - began
 
 
@@ -106,7 +111,7 @@ def test_a_spread_over_zones_while_the_extenders_are_killed(
             eventually(
                 "most are placed",
                 lambda: sum(web.placement().values()) > PODS * 2 // 3,
-                seconds=200,
+                seconds=200 * PATIENCE,
             )
         finally:
             stop.set()
@@ -151,7 +156,7 @@ def test_hosts_are_not_shared_while_pods_go_and_nodes_come_and_go(
                 len(set(web.placement()) & {n["metadata"]["name"] for n in web.all_nodes()})
                 == count
             ),
-            seconds=90,
+            seconds=90 * PATIENCE,
         )
     assert shared_nodes(history) == []
     assert history.bound_twice() == []
