@@ -27,6 +27,8 @@
   value: {{ .root.Values.scheduler.nomination.enabled | quote }}
 - name: SCHEDCLASS_NOMINATION_LEAST_NODES
   value: {{ int64 .root.Values.scheduler.nomination.leastNodes | quote }}
+- name: SCHEDCLASS_NOMINATION_LEAST_CANDIDATES
+  value: {{ int64 .root.Values.scheduler.nomination.leastCandidates | quote }}
 {{- with .root.Values.scheduler.extraExtenders }}
 - name: SCHEDCLASS_EXTRA_EXTENDERS
   value: {{ toJson . | quote }}

@@ -208,8 +208,10 @@ class Settings(BaseSettings):
         extra_extenders: further extenders, asked by ours; JSON.
         log_decisions: write a log line for each answer of the extender, see
             `scheduler/decisionlog.py`.
-        nomination: name nodes for pods beforehand while a queue builds up.
-        nomination_least_nodes: with fewer nodes that is never done.
+        nomination: name nodes for pods while a queue builds up.
+        nomination_least_nodes: with fewer nodes that is never done beforehand.
+        nomination_least_candidates: where kube-scheduler found fewer nodes that fit, that is not
+            done in the answer of filter either.
         scheduler_lease: name of the Lease of cozystack-scheduler in `namespace`; empty where
             another installation runs it, so that nothing is known about it.
         drain_seconds: how long the admission server goes on serving after it was told to stop.
@@ -260,6 +262,7 @@ class Settings(BaseSettings):
     log_decisions: bool = False
     nomination: bool = True
     nomination_least_nodes: Annotated[int, Field(ge=1, le=1_000_000)] = 100
+    nomination_least_candidates: Annotated[int, Field(ge=2, le=1_000_000)] = 100
     scheduler_lease: Annotated[str, AfterValidator(_lease_name)] = ""
 
     drain_seconds: Annotated[float, Field(ge=0, le=600)] = 5

@@ -211,6 +211,7 @@ def test_hints_are_given_unless_switched_off(chart: Chart) -> None:
     env = {entry["name"]: entry.get("value") for entry in containers(chart)["extender"]["env"]}
     assert env["SCHEDCLASS_NOMINATION"] == "true"
     assert env["SCHEDCLASS_NOMINATION_LEAST_NODES"] == "100"
+    assert env["SCHEDCLASS_NOMINATION_LEAST_CANDIDATES"] == "100"
     off: Values = {"scheduler": {"nomination": {"enabled": False, "leastNodes": 5_000_000}}}
     assert "leastNodes" in chart.refusal(off)
     off["scheduler"]["nomination"]["leastNodes"] = 1_000_000

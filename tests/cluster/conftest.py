@@ -24,7 +24,10 @@ QUICK_LEASE = {
     "SCHEDCLASS_LEASE_RETRY_SECONDS": "0.5",
 }
 # Everything is placed with hints as well, though there are three nodes only.
-HINTS = {"SCHEDCLASS_NOMINATION_LEAST_NODES": "1"}
+HINTS = {
+    "SCHEDCLASS_NOMINATION_LEAST_NODES": "1",
+    "SCHEDCLASS_NOMINATION_LEAST_CANDIDATES": "2",
+}
 QUICK_SWEEP = {"SCHEDCLASS_SWEEP_SECONDS": "2"}
 
 

@@ -61,7 +61,7 @@ _ANSWERS: Final = (
     ("wait", "settled"),
     *((verb, "malformed") for verb in _VERBS),
 )
-_HINTS: Final = ("made", "used", "missed", "withdrawn", "overtaken", "failed")
+_HINTS: Final = ("made", "chosen", "used", "missed", "withdrawn", "overtaken", "failed")
 
 
 class Index(Protocol):
@@ -237,8 +237,9 @@ class Metrics:
             self._nudges.labels(written)
         self._hints = self._make.counter(
             "extender_hints_total",
-            "Nodes named for pods beforehand (`made`), and what came of it: `used`, `missed`, "
-            "`withdrawn`; or why it was not written: `overtaken`, `failed`.",
+            "Nodes named for pods beforehand (`made`) or in an answer of filter (`chosen`), and "
+            "what came of it: `used`, `missed`, `withdrawn`; or why it was not written: "
+            "`overtaken`, `failed`.",
             "result",
             roles=EXTENDER,
         )

@@ -57,15 +57,20 @@ class DecisionLog:
         line = {"k8s": _reference(pod), "class": self._state.cluster.class_name_of(pod)}
         if answer["Error"]:
             return {**line, "error": _short(answer["Error"])}
-        left = set(passed)
-        refused = [name for name in request.names if name not in left]
+        named = set(passed)
+        unnamed = [name for name in request.names if name not in named]
+        # Some that pass are not named: one was chosen, or other extenders are against the others.
+        left_out = self._judge.filter(pod, unnamed) if passed else []
+        passing = set(left_out)
+        refused = [name for name in unnamed if name not in passing]
         shown = refused[:MAX_NODES]
         rules = self._rules(pod, shown, answer["FailedAndUnresolvableNodes"])
         return {
             **line,
             "passed": passed[:MAX_NODES],
             "refused": [{"node": name, "rules": rules[name]} for name in shown],
-            "omitted": max(len(passed) - MAX_NODES, 0) + len(refused) - len(shown),
+            "leftOut": left_out[:MAX_NODES],
+            "omitted": sum(max(len(of) - MAX_NODES, 0) for of in (passed, refused, left_out)),
         }
 
     def _rules(

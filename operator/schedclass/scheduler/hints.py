@@ -1,7 +1,8 @@
 """The book-keeping of hints: which pods may get one, which have one, and what becomes of it.
 
-A pod gets one hint at most, before its first try. One that failed was wrong, or came too late, and
-from then on kube-scheduler looks at all nodes for that pod, as it does without hints.
+A hint is a node named for a pod, be it beforehand or in the answer of filter. A pod gets one at
+most, at its first try. One that failed was wrong, and from then on kube-scheduler looks at all
+nodes for that pod, as it does without hints.
 """
 
 import heapq
@@ -38,6 +39,8 @@ class HintResult(StrEnum):
 
     MADE = "made"
     """Written."""
+    CHOSEN = "chosen"
+    """The only node in an answer of filter."""
     USED = "used"
     """The pod was bound to that node."""
     MISSED = "missed"
@@ -64,7 +67,7 @@ class Hint:
         pod: the pod as it was then, or is now.
         node: the node.
         since: clock seconds.
-        written: whether the API server has it.
+        written: whether the API server has it. One that is chosen in filter is never written.
         missed: whether kube-scheduler was seen to look elsewhere.
     """
 
@@ -123,19 +126,44 @@ class Hints:
         """Whether the kube-scheduler beside us is the one that schedules."""
         return self._clock() - self._asked_at < ACTIVE_SECONDS
 
-    def asked(self, uid: str, names: list[str]) -> None:
-        """kube-scheduler is trying a pod on these nodes."""
+    def asked(self, uid: str, names: list[str], *, may_choose: bool = False) -> bool:
+        """kube-scheduler is trying a pod on these nodes.
+
+        Args:
+            uid: of the pod.
+            names: the nodes.
+            may_choose: whether filter may leave it one of them.
+
+        Returns:
+            Whether filter is to do so: it is the first try of a pod that may have a hint, and
+            kube-scheduler has not looked at that one alone.
+        """
         self._asked_at = self._clock()
-        if uid not in self._asked:
+        first = self.is_untried(uid)
+        if first:
             self._tries.append(self._asked_at)
         hint = self.given.get(uid)
-        if self._waiting.pop(uid, None) is not None or hint is not None:
+        may_have_one = self._waiting.pop(uid, None) is not None or hint is not None
+        if may_have_one:
             self._spent.add(uid)
             self._asked.add(uid)
-        if hint is not None and not hint.missed and names != [hint.node]:
-            hint.missed = True
-            self.room.remove(uid)
-            self._observe(HintResult.MISSED)
+        if hint is not None and (names == [hint.node] or hint.missed):
+            return False
+        if may_choose and first and may_have_one and (hint is None or hint.node in names):
+            return True
+        if hint is not None:
+            self._miss(hint)
+        return False
+
+    def chosen(self, uid: str) -> None:
+        """The node of a hint is left to the pod alone."""
+        if uid in self.given:
+            self._observe(HintResult.CHOSEN)
+
+    def _miss(self, hint: Hint) -> None:
+        hint.missed = True
+        self.room.remove(hint.pod.uid)
+        self._observe(HintResult.MISSED)
 
     def is_untried(self, uid: str) -> bool:
         """Whether kube-scheduler has not asked about a pod yet."""
@@ -252,14 +280,12 @@ class Hints:
         if pod.tried:
             self._failed.add(pod.uid)
         if pod.tried and not hint.missed:
-            hint.missed = True
-            self.room.remove(pod.uid)
-            self._observe(HintResult.MISSED)
+            self._miss(hint)
 
     def _unhinted(self, pod: Pod) -> None:
         hint = self.given.get(pod.uid)
-        if hint is not None and (hint.written or pod.nominated_node):
-            self.drop(pod.uid)  # somebody else has named another node, or none
+        if hint is not None and (hint.written or pod.nominated_node or pod.tried):
+            self.drop(pod.uid)  # somebody else has named another node, or none; or it has failed
         if not pod.hintable or pod.daemon or pod.demand is None or pod.demand.ports:
             self._waiting.pop(pod.uid, None)
         elif pod.uid in self._waiting:

@@ -68,6 +68,14 @@ class InFlight:
         attempt = self._attempts.get(uid)
         return attempt.pod if attempt is not None else None
 
+    def any(self, matter: Callable[[Pod], bool]) -> bool:
+        """Whether one of the pods on their way matters.
+
+        Args:
+            matter: which of them do.
+        """
+        return any(matter(one.pod) for one in self._open.values())
+
     async def wait_for(
         self, matter: Callable[[Pod], bool], *, seconds: float = SETTLE_SECONDS
     ) -> int:

@@ -1,23 +1,31 @@
-"""Names nodes for pods while a queue builds up: kube-scheduler then need not look at all nodes.
+"""Names nodes for pods while a queue builds up: kube-scheduler need not weigh up all of them then.
 
-kube-scheduler tries a pod first on the node of its `status.nominatedNodeName`, with all its plugins
-and with our filter. If that fits, no other node is looked at; if it does not, all are, as ever. So
-a hint is never a verdict: a wrong one costs a look at one node.
+In a large cluster that is done beforehand. kube-scheduler tries a pod first on the node of its
+`status.nominatedNodeName`, with all its plugins and with our filter. If that fits, no other node is
+looked at; if it does not, all are, as ever. So a hint is never a verdict: a wrong one costs a look
+at one node.
+
+Where kube-scheduler has looked at all nodes already, filter leaves the pod one of those that fit.
+kube-scheduler then need not score them, nor ask us to.
 """
 
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Final
 
 from schedclass.domain.scheduling import Pod
 from schedclass.domain.scheduling.choosing import Chooser
+from schedclass.domain.scheduling.interactions import interact
 from schedclass.kube.client import KubeClient, resource_path
 from schedclass.kube.errors import ApiError, Conflict, NotFound, Unreachable
 from schedclass.kube.reflector import Delays
 from schedclass.kube.transport import Json
 from schedclass.scheduler.hints import Hint, HintResult, Hints, Observe
+from schedclass.scheduler.inflight import InFlight
+from schedclass.scheduler.judge import Judge
 from schedclass.scheduler.state import SchedulerState
 
 logger = logging.getLogger(__name__)
@@ -61,7 +69,10 @@ class Nominator:
         hints: Hints,
         chooser: Chooser,
         *,
+        in_flight: InFlight,
+        judge: Judge,
         least_nodes: int,
+        least_candidates: int | None,
         observe: Observe = lambda _: None,
         first_lag: float = FIRST_LAG,
     ) -> None:
@@ -72,7 +83,11 @@ class Nominator:
             state: the stores and the index.
             hints: the books.
             chooser: on that index and the room of the books.
+            in_flight: pods on their way to bind.
+            judge: what filter goes by.
             least_nodes: with fewer nodes, looking at all of them is cheaper than a hint.
+            least_candidates: where filter is asked about fewer, it leaves all that fit; None for
+                always.
             observe: receives what becomes of hints.
             first_lag: see `FIRST_LAG`.
         """
@@ -80,7 +95,10 @@ class Nominator:
         self._state = state
         self._hints = hints
         self._chooser = chooser
+        self._in_flight = in_flight
+        self._judge = judge
         self._least_nodes = least_nodes
+        self._least_candidates = least_candidates
         self._observe = observe
         self._news = asyncio.Event()
         self._listed_at = 0.0
@@ -95,6 +113,43 @@ class Nominator:
         """Something happened that may call for hints."""
         if not self._news.is_set() and (self._pays() or self._hints.has_failed):
             self._news.set()
+
+    def asked(self, pod: Pod, names: list[str]) -> str | None:
+        """kube-scheduler is trying a pod on these nodes.
+
+        Returns:
+            The node to be left to it, if one was chosen; filter would let it pass.
+        """
+        least = self._least_candidates
+        may_choose = least is not None and len(names) >= least
+        to_choose = self._hints.asked(pod.uid, names, may_choose=may_choose)
+        node = self._choice(pod, names) if to_choose else None
+        self.news()
+        return node
+
+    def _choice(self, pod: Pod, names: list[str]) -> str | None:
+        """One that is reserved for the pod already, or is now; none where others fall behind."""
+        hints = self._hints
+        if pod.uid not in hints.given and hints.waiting >= LEAST_QUEUE:
+            self._choose([pod])
+        hint = hints.given.get(pod.uid)
+        if hint is None:
+            return None
+        if hint.node in names and not self._is_open(pod) and self._judge.filter(pod, [hint.node]):
+            hints.chosen(pod.uid)
+            return hint.node
+        hints.drop(pod.uid)
+        return None
+
+    def _is_open(self, pod: Pod) -> bool:
+        """Whether a pod matters to this one of which is not known yet where it goes."""
+        cluster, given = self._state.cluster, self._hints.given
+        return self._in_flight.any(
+            lambda other: (
+                (other.uid not in given or given[other.uid].missed)
+                and interact(cluster, other, pod)
+            )
+        )
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -130,13 +185,16 @@ class Nominator:
         )
 
     def _plan(self) -> list[Hint]:
-        """Choose nodes for the next pods; each choice counts for those after it."""
+        """Choose nodes for the next pods."""
+        limit = BATCH if self._hints.given else FIRST_BATCH
+        return self._choose(self._hints.next(limit, self._lag * limit))
+
+    def _choose(self, pods: Sequence[Pod]) -> list[Hint]:
+        """Choose nodes and reserve them; each choice counts for those after it."""
         now = time.monotonic()
         if now - self._listed_at > LIST_SECONDS:
             self._listed_at = now
             self._chooser.nodes_changed()
-        limit = BATCH if self._hints.given else FIRST_BATCH
-        pods = self._hints.next(limit, self._lag * limit)
         chooser, cluster = self._chooser, self._state.cluster
         chosen = []
         with ExitStack() as stack:
@@ -173,8 +231,7 @@ class Nominator:
         async with self._writers:
             pod = hint.pod
             if self._trouble or (node is not None and self._is_late(pod)):
-                if node is not None:
-                    self._hints.drop(pod.uid)
+                self._not_written(hint, node)
                 return
             try:
                 async with asyncio.timeout(WRITE_SECONDS):
@@ -198,7 +255,11 @@ class Nominator:
 
     def _over(self, hint: Hint, node: str | None, result: HintResult) -> None:
         self._observe(result)
-        if node is not None:
+        self._not_written(hint, node)
+
+    def _not_written(self, hint: Hint, node: str | None) -> None:
+        """Filter may have left the node to the pod meanwhile; then it stays reserved."""
+        if node is not None and self._hints.is_untried(hint.pod.uid):
             self._hints.drop(hint.pod.uid)
 
 

@@ -80,7 +80,7 @@ class ExtenderRole:
         if not all(extender.node_cache_capable for extender in settings.extra_extenders):
             self._state.indexes["whole-nodes"] = self._whole_nodes
         self._hints = Hints(self._state, observe=self._count_hint)
-        self._nominator = self._new_nominator() if settings.nomination else None
+        self._nominator = self._new_nominator(in_flight, judge) if settings.nomination else None
         binder = Binder(client, self._state, decisions, in_flight, on_forgotten=self._nudger.news)
         extender = Extender(
             self._state,
@@ -165,7 +165,7 @@ class ExtenderRole:
         logger.info("all is known: %d pods", len(self._state.pods))
         await self._nudger.run()
 
-    def _new_nominator(self) -> Nominator:
+    def _new_nominator(self, in_flight: InFlight, judge: Judge) -> Nominator:
         # Over all that a pod demands: kube-scheduler's own plugins come after the choice.
         decisions = Decisions(self._state.cluster, Scope.MERGED)
         return Nominator(
@@ -173,7 +173,13 @@ class ExtenderRole:
             self._state,
             self._hints,
             Chooser(self._state.cluster, decisions, self._hints.room),
+            in_flight=in_flight,
+            judge=judge,
             least_nodes=self._settings.nomination_least_nodes,
+            # Further extenders filter, score and explain in their own way.
+            least_candidates=self._settings.nomination_least_candidates
+            if not self._settings.extra_extenders
+            else None,
             observe=self._count_hint,
         )
 
@@ -182,10 +188,11 @@ class ExtenderRole:
             await self._state.pods.wait_synced()
             await self._nominator.run()
 
-    def _asked(self, uid: str, names: list[str]) -> None:
-        self._hints.asked(uid, names)
+    def _asked(self, pod: Pod, names: list[str]) -> str | None:
         if self._nominator is not None:
-            self._nominator.news()
+            return self._nominator.asked(pod, names)
+        self._hints.asked(pod.uid, names)
+        return None
 
     def _count_hint(self, result: HintResult) -> None:
         self._metrics.count_hint(result.value)

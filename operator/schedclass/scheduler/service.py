@@ -18,8 +18,9 @@ from schedclass.scheduler.waiting import RefusedPods
 Observe = Callable[[str, str], None]
 """Receives verb and result."""
 
-Asked = Callable[[str, list[str]], None]
-"""Receives the uid of a pod that is being tried, and the nodes it is tried on."""
+Asked = Callable[[Pod, list[str]], str | None]
+"""Receives a pod that is being tried, and the nodes it is tried on. Returns the one to leave it, if
+it is not to have the choice; that one passes."""
 
 
 class Extender:
@@ -35,7 +36,7 @@ class Extender:
         *,
         chained: ChainedExtenders,
         observe: Observe = lambda _verb, _result: None,
-        on_asked: Asked = lambda _uid, _names: None,
+        on_asked: Asked = lambda _pod, _names: None,
         on_preempt: Callable[[str], None] = lambda _uid: None,
     ) -> None:
         """All parts work on the same state.
@@ -48,7 +49,7 @@ class Extender:
             binder: binds.
             chained: further extenders.
             observe: counts answers.
-            on_asked: called when a pod is tried.
+            on_asked: called when a pod is tried, may choose its node.
             on_preempt: called with the uid of a pod for which victims are looked for.
         """
         self._state = state
@@ -79,7 +80,9 @@ class Extender:
         self._in_flight.settled(pod.uid)
         before = self._state.promises.withdraw(pod.uid)
         names = request.names
-        self._on_asked(pod.uid, names)
+        chosen = self._on_asked(pod, names)
+        if chosen is not None:
+            return self._passed(pod, [chosen])
         cluster = self._state.cluster
         # Of one node only, as for a hint, a yes needs no wait where others can but spoil it.
         quick = len(names) == 1 and not leans_on_others(cluster, pod)
@@ -112,12 +115,15 @@ class Extender:
         if passing and binds_late(raw):
             passing = self._one_domain(pod, passing, before)
         if passing:
-            self._in_flight.passed(pod)
-            self._observe("filter", "passed")
-            return protocol.filter_answer(passing, {})
+            return self._passed(pod, passing)
         self._refused.refused(pod, list(reasons))
         self._observe("filter", "refused")
         return protocol.filter_answer([], messages)
+
+    def _passed(self, pod: Pod, names: list[str]) -> bytes:
+        self._in_flight.passed(pod)
+        self._observe("filter", "passed")
+        return protocol.filter_answer(names, {})
 
     def _one_domain(self, pod: Pod, names: list[str], before: str) -> list[str]:
         """Those of one domain, which is promised to the pod; all where no rule asks for domains.

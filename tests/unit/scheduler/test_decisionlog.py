@@ -21,10 +21,12 @@ NAMES = ("n1", "n2", "n3")
 class Logged:
     """An extender whose answers are logged, and the lines as they are written."""
 
-    def __init__(self, caplog: pytest.LogCaptureFixture, world: World) -> None:
+    def __init__(
+        self, caplog: pytest.LogCaptureFixture, world: World, chosen: str | None = None
+    ) -> None:
         caplog.set_level(logging.INFO, "schedclass")
         self._caplog = caplog
-        self._plain = verbs(Asked(world).extender)
+        self._plain = verbs(Asked(world, chosen=chosen).extender)
         judge = Judge(world.state, world.decisions)
         self.verbs = DecisionLog(world.state, world.decisions, judge).wrap(self._plain)
 
@@ -79,6 +81,15 @@ async def test_scores_are_those_answered_with_the_rules_they_come_from(
         {"node": "n2", "score": 20, "rules": {"PodTopologySpread": 100}},
         {"node": "n3", "score": 20, "rules": {"PodTopologySpread": 100}},
     ]
+
+
+async def test_nodes_that_fit_and_were_not_chosen_are_told_apart_from_the_refused(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World(*NODES, nodeSelector={ZONE: "b"})
+    line = await Logged(caplog, world, chosen="n3").line("filter", ask(raw_pod("one"), *NAMES))
+    assert (line["passed"], line["leftOut"], line["omitted"]) == (["n3"], ["n2"], 0)
+    assert [told["node"] for told in line["refused"]] == ["n1"]
 
 
 async def test_no_line_grows_with_the_cluster(

@@ -15,6 +15,7 @@ from schedclass.domain.scheduling import Decisions, Scope
 from schedclass.domain.scheduling.choosing import Chooser
 from schedclass.scheduler import nominator as module
 from schedclass.scheduler.hints import ACTIVE_SECONDS, STALE_SECONDS, HintResult, Hints
+from schedclass.scheduler.inflight import InFlight
 from schedclass.scheduler.judge import Judge
 from schedclass.scheduler.nominator import Nominator
 from tests.stubapi import Answer, Json, StubApi, eventually, failure, stub_api, stub_client
@@ -26,11 +27,16 @@ OURS = {
     "fieldsV1": {"f:status": {"f:nominatedNodeName": {}}},
     "subresource": "status",
 }
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 THEIRS = {**OURS, "manager": "kube-scheduler"}
 
 
 def node(name: str, zone: str = "a") -> Json:
     return {**raw_node(name, zone), "status": {"allocatable": SIZE}}
+
+
+def in_zone(zone: str) -> Json:
+    return {"key": ZONE, "operator": "In", "values": [zone]}
 
 
 def waiting(name: str, version: int = 1, *, priority: int = 0, **spec: Any) -> Json:
@@ -63,6 +69,7 @@ class Scene:
     world: World
     hints: Hints
     nominator: Nominator
+    in_flight: InFlight
     results: Counter[HintResult]
     now: list[float]
     pods: dict[str, Json] = field(default_factory=dict)
@@ -87,9 +94,12 @@ class Scene:
 
         return answer
 
-    def asked(self, name: str, *nodes: str) -> None:
-        self.hints.asked(f"uid-{name}", list(nodes))
-        self.nominator.news()
+    def asked(self, name: str, *nodes: str) -> str | None:
+        """kube-scheduler tries a pod; filter lets it pass, and leaves it this node alone."""
+        pod = self.world.pod(name)
+        node = self.nominator.asked(pod, list(nodes))
+        self.in_flight.passed(pod)
+        return node
 
     def queue(self, count: int, **spec: Any) -> list[str]:
         """So many pods wait, and the first of them is being tried."""
@@ -108,7 +118,9 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(*nodes: Json, least_nodes: int = 1, **spec: Any) -> AsyncIterator[Scene]:
+async def scene(
+    *nodes: Json, least_nodes: int = 1, least_candidates: int | None = None, **spec: Any
+) -> AsyncIterator[Scene]:
     world = World(*(nodes or (node("n1"), node("n2"), node("n3"))), **spec)
     results: Counter[HintResult] = Counter()
     now = [1000.0]
@@ -120,17 +132,21 @@ async def scene(*nodes: Json, least_nodes: int = 1, **spec: Any) -> AsyncIterato
         hints = Hints(world.state, observe=observe, clock=lambda: now[0])
         decisions = Decisions(world.state.cluster, Scope.MERGED)
         chooser = Chooser(world.state.cluster, decisions, hints.room)
+        in_flight = InFlight()
         nominator = Nominator(
             client,
             world.state,
             hints,
             chooser,
+            in_flight=in_flight,
+            judge=Judge(world.state, world.decisions),
             least_nodes=least_nodes,
+            least_candidates=least_candidates,
             observe=observe,
             first_lag=0.0,
         )
         running = asyncio.create_task(nominator.run())
-        yield Scene(api, world, hints, nominator, results, now)
+        yield Scene(api, world, hints, nominator, in_flight, results, now)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
@@ -282,6 +298,7 @@ async def test_a_hint_that_nobody_tries_is_taken_back() -> None:
 async def test_a_hint_of_an_earlier_life_or_of_another_replica_is_known_as_such() -> None:
     async with scene(nodeSelector={ZONE: "a"}) as s:
         s.create(hinted(waiting("old"), "gone", 3, tried=True))
+        s.create(waiting("other"))
         s.asked("other", "n1")
         await eventually(lambda: s.results[HintResult.WITHDRAWN] == 1)
         assert s.given() == {"old": None}
@@ -294,6 +311,7 @@ async def test_what_a_preemption_names_is_never_touched() -> None:
         s.hints.preempts("uid-two")
         s.create(hinted(waiting("two"), "n1", 3, tried=True))
         s.now[0] += STALE_SECONDS + 1
+        s.create(waiting("other"))
         s.asked("other", "n1")
         await quiet(s)
         assert s.given() == {}
@@ -321,3 +339,105 @@ async def test_while_hints_cannot_be_written_there_is_a_pause() -> None:
         assert len(s.given()) <= module.WRITERS
         assert not s.hints.given
         assert s.world.state.cluster.version >= 0
+
+
+# --- nodes chosen in the answer of filter ---------------------------------------------------------
+
+HINTS_OFF = 100
+"""More nodes than there are: what is named is named by filter."""
+
+
+def choosing(*nodes: Json, **spec: Any) -> Any:
+    return scene(*nodes, least_nodes=HINTS_OFF, least_candidates=2, **spec)
+
+
+async def test_while_others_wait_a_pod_gets_the_best_of_the_nodes_it_is_tried_on() -> None:
+    wish = {"weight": 100, "preference": {"matchExpressions": [in_zone("b")]}}
+    prefers = {"nodeAffinity": {PREFERRED: [wish]}}
+    async with choosing(node("n1"), node("n2", "b"), node("n3"), **prefers) as s:
+        s.create(*(waiting(f"p{number}") for number in range(9)))
+        assert s.asked("p0", "n1", "n2", "n3") == "n2"
+        assert s.asked("p1", "n1", "n3") is None  # nothing is named that it was not tried on
+        s.world.watch(raw_pod("p0", "n2", version=9))
+        assert s.results == {HintResult.CHOSEN: 1, HintResult.USED: 1}
+        assert s.given() == {}
+
+
+async def test_choices_of_one_burst_respect_one_another() -> None:
+    nodes = [node(f"n{number}") for number in range(1, 13)]
+    everywhere = [f"n{number}" for number in range(1, 13)]
+    async with choosing(*nodes, **APART) as s:
+        s.create(*(waiting(f"p{number}") for number in range(14)))
+        chosen = [s.asked(f"p{number}", *everywhere) for number in range(10)]
+        assert None not in chosen
+        assert len(set(chosen)) == 10
+
+
+async def test_a_pod_that_did_not_get_there_has_the_choice_of_all_nodes() -> None:
+    async with choosing(nodeSelector={ZONE: "a"}) as s:
+        s.create(*(waiting(f"p{number}") for number in range(9)))
+        assert s.asked("p0", "n1", "n2", "n3") is not None
+        assert s.asked("p0", "n1", "n2", "n3") is None
+        assert s.results[HintResult.MISSED] == 1
+        assert s.hints.room.place_of("uid-p0") is None
+
+
+async def test_a_place_that_came_to_nothing_is_free_again() -> None:
+    async with choosing(nodeSelector={ZONE: "a"}) as s:
+        s.create(*(waiting(f"p{number}") for number in range(9)))
+        assert s.asked("p0", "n1", "n2", "n3") is not None
+        assert s.hints.room.place_of("uid-p0") is not None
+        s.world.watch(hinted(waiting("p0"), "", 2, tried=True))
+        assert s.hints.room.place_of("uid-p0") is None
+        assert s.asked("p1", "n1", "n2", "n3") is not None
+        s.world.watch(waiting("p1"), "DELETED")
+        assert s.hints.room.place_of("uid-p1") is None
+
+
+async def test_with_a_short_queue_few_candidates_or_other_judges_a_pod_has_the_choice() -> None:
+    async with choosing(nodeSelector={ZONE: "a"}) as s:
+        s.create(*(waiting(f"p{number}") for number in range(4)))
+        assert s.asked("p0", "n1", "n2", "n3") is None
+    for least in (4, None):
+        async with scene(least_nodes=HINTS_OFF, least_candidates=least) as s:
+            s.create(*(waiting(f"p{number}") for number in range(9)))
+            assert s.asked("p0", "n1", "n2", "n3") is None
+
+
+async def test_nothing_is_chosen_while_it_is_open_where_a_pod_goes_that_matters() -> None:
+    async with choosing(**APART) as s:
+        port = {"ports": [{"containerPort": 1, "hostPort": 1}]}
+        s.create(
+            waiting("unknown", containers=[port]), *(waiting(f"p{number}") for number in range(9))
+        )
+        assert s.asked("unknown", "n1", "n2", "n3") is None
+        assert s.asked("p0", "n1", "n2", "n3") is None
+        for name, to in (("unknown", "n2"), ("p0", "n1")):
+            s.world.watch(raw_pod(name, to, version=9))
+            s.in_flight.forget(f"uid-{name}")
+        assert s.asked("p1", "n1", "n2", "n3") == "n3"
+
+
+async def test_a_place_that_is_promised_to_another_pod_is_not_chosen() -> None:
+    async with choosing(node("n1"), node("n2"), **APART) as s:
+        s.create(hinted(waiting("one"), "n1", 3, by=THEIRS))
+        s.create(*(waiting(f"p{number}") for number in range(9)))
+        assert s.asked("p0", "n1", "n2") in {"n2", None}
+
+
+async def test_a_hint_that_comes_too_late_is_said_in_the_answer_instead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "WRITERS", 1)
+    async with scene(nodeSelector={ZONE: "a"}, least_candidates=2) as s:
+        s.queue(12)
+        await eventually(lambda: len(s.hints.given) > 4 and s.results[HintResult.MADE] > 0)
+        late = [hint for hint in s.hints.given.values() if not hint.written][-1]
+        assert s.asked(late.pod.name, "n1", "n2", "n3") == late.node
+        said = {"p0", late.pod.name}
+        await eventually(
+            lambda: all(h.written for h in s.hints.given.values() if h.pod.name not in said)
+        )
+        await quiet(s)
+        assert late.pod.name not in s.given()
+        assert s.hints.room.place_of(late.pod.uid) == late.node

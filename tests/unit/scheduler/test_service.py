@@ -31,7 +31,9 @@ NODES = (raw_node("n1", "a"), raw_node("n2", "b"))
 class Asked:
     """An extender on a world, without an API server to bind at."""
 
-    def __init__(self, world: World, chained: ChainedExtenders | None = None) -> None:
+    def __init__(
+        self, world: World, chained: ChainedExtenders | None = None, *, chosen: str | None = None
+    ) -> None:
         self.world = world
         self.in_flight = InFlight()
         judge = Judge(world.state, world.decisions)
@@ -49,6 +51,7 @@ class Asked:
             self.refused,
             binder,
             chained=chained or ChainedExtenders((), lambda _: None),
+            on_asked=lambda _pod, _names: chosen,
         )
 
     async def filter(self, raw: dict[str, Any], *nodes: str) -> dict[str, Any]:
@@ -75,6 +78,13 @@ async def test_if_any_node_is_left_only_those_are_named() -> None:
     assert answer["NodeNames"] == ["n1"]
     rest = ("FailedNodes", "FailedAndUnresolvableNodes", "Error")
     assert not any(answer[field] for field in rest)
+
+
+async def test_a_node_that_was_chosen_is_the_only_one_named() -> None:
+    asked = Asked(World(*NODES, nodeSelector={ZONE: "a"}), chosen="n1")
+    answer = await asked.filter(raw_pod("one"), "n1", "n2")
+    assert answer["NodeNames"] == ["n1"]
+    assert len(asked.in_flight) == 1
 
 
 async def test_if_none_is_left_every_one_has_its_reason_and_no_eviction_is_offered() -> None:

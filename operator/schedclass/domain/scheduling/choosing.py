@@ -1,4 +1,4 @@
-"""Which node to name for a pod beforehand: one that its rules allow, and that its preferences like.
+"""Which node to name for a pod: one that its rules allow, and that its preferences like.
 
 The choice stands in for kube-scheduler's scores, so it goes by the same: the preferences of class
 and pod, the spreading of a workload that kube-scheduler does of itself, and the least load, all at
