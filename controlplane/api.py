@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import select
 import ssl
 import time
-from collections.abc import Mapping
+import weakref
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 USER_AGENT = "schedclass-harness"
 _MERGE_PATCH = "application/merge-patch+json"
 _TRIES_WHEN_BUSY = 10
+_KEPT_SECONDS = 30.0  # the API server closes connections that were idle for 90 s
 
 
 class ApiError(RuntimeError):
@@ -36,7 +39,11 @@ class ApiError(RuntimeError):
 
 
 class Api:
-    """A client of one API server with one identity; each request is a connection of its own."""
+    """A client of one API server with one identity, for any number of threads.
+
+    Connections are kept for the next request, as a handshake costs more than most answers. No
+    request is sent twice for that: a connection that the server has closed is not used again.
+    """
 
     def __init__(self, port: int, context: ssl.SSLContext, *, token: str | None = None) -> None:
         self._port = port
@@ -44,6 +51,8 @@ class Api:
         self._headers = {"User-Agent": USER_AGENT, "Accept": "application/json"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
+        self._idle: list[tuple[float, http.client.HTTPSConnection]] = []
+        weakref.finalize(self, _close_all, self._idle)
         self.warnings: list[str] = []
         """Warning texts of the last request."""
 
@@ -132,12 +141,9 @@ class Api:
         self, method: str, path: str, body: object, headers: Mapping[str, str], timeout: float
     ) -> tuple[tuple[int, bytes, list[str]], float | None]:
         """Returns the answer, and the seconds to wait before another try if it asks for one."""
-        connection = http.client.HTTPSConnection(
-            "127.0.0.1", self._port, context=self._context, timeout=timeout
-        )
-        with contextlib.closing(connection):
-            data = None if body is None else json.dumps(body).encode()
-            content = {"Content-Type": "application/json"} if data else {}
+        data = None if body is None else json.dumps(body).encode()
+        content = {"Content-Type": "application/json"} if data else {}
+        with self._connection(timeout) as connection:
             connection.request(method, path, data, {**self._headers, **content, **headers})
             response = connection.getresponse()
             warnings = response.headers.get_all("Warning") or []
@@ -145,6 +151,44 @@ class Api:
             after = response.headers.get("Retry-After", "")
             busy = response.status == http.client.TOO_MANY_REQUESTS and after.isdecimal()
             return answer, float(after) if busy else None
+
+    @contextlib.contextmanager
+    def _connection(self, timeout: float) -> Iterator[http.client.HTTPSConnection]:
+        """A connection for one request; kept for the next if that was answered."""
+        connection = self._kept() or http.client.HTTPSConnection(
+            "127.0.0.1", self._port, context=self._context
+        )
+        connection.timeout = timeout
+        if connection.sock is not None:
+            connection.sock.settimeout(timeout)
+        try:
+            yield connection
+        except BaseException:
+            connection.close()
+            raise
+        if connection.sock is not None:  # it is closed by itself where the server asked for that
+            self._idle.append((time.monotonic() + _KEPT_SECONDS, connection))
+
+    def _kept(self) -> http.client.HTTPSConnection | None:
+        """A connection on which there is nothing to read: not even its end."""
+        with contextlib.suppress(IndexError):  # none is left, perhaps as of another thread
+            while True:
+                until, connection = self._idle.pop()
+                if time.monotonic() < until and not _is_readable(connection):
+                    return connection
+                connection.close()
+        return None
+
+
+def _is_readable(connection: http.client.HTTPSConnection) -> bool:
+    poll = select.poll()
+    poll.register(connection.sock, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _close_all(kept: list[tuple[float, http.client.HTTPSConnection]]) -> None:
+    for _, connection in kept:
+        connection.close()
 
 
 def _warning_text(header: str) -> str:

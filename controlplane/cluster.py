@@ -43,18 +43,27 @@ class Cluster:
         kubectl: kubectl with the admin's rights; call it with the command line.
     """
 
-    def __init__(self, folder: Path, *, audit: bool = True, watched: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        audit: bool = True,
+        watched: bool = True,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
         """Writes nothing to disk yet.
 
         Args:
             folder: The run folder; made by `start`.
             audit: Whether the API server writes its audit log.
             watched: Whether everything ends with the calling process, however that ends.
+            env: Further environment of every component, such as `components.ROOMY`.
         """
         self.folder = folder.resolve()
         self.kubectl = Kubectl(self.kubeconfig, self.folder / "home")
         self._with_audit = audit
         self._watched = watched
+        self._env = dict(env or {})
         self._watchdog: subprocess.Popen[bytes] | None = None
         self._processes: dict[str, ManagedProcess] = {}
 
@@ -148,7 +157,7 @@ class Cluster:
         return self._ports[name]
 
     def _start_components(self) -> None:
-        commands = components.commands(self.layout, with_audit=self._with_audit)
+        commands = components.commands(self.layout, with_audit=self._with_audit, env=self._env)
         probes = components.probes(self.layout, self.admin, self.identities.tls())
         # The API server is started beside etcd and waits for it; the others would exit.
         for wave in (("etcd", "kube-apiserver"), ORDER[2:]):

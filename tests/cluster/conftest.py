@@ -7,6 +7,7 @@ import pytest
 import pytest_asyncio
 
 from controlplane import Api, Cluster, Installation, Kubectl, build
+from controlplane.components import ROOMY
 from controlplane.identities import ADMINS
 from schedclass.kube.client import KubeClient
 from schedclass.kube.credentials import kubeconfig
@@ -50,7 +51,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="session")
 def session_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+    with Cluster(tmp_path_factory.mktemp("cluster"), env=ROOMY) as cluster:
         cluster.create_nodes(3)
         yield cluster
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from controlplane import Cluster, Installation, eventually
+from controlplane.components import ROOMY
 from controlplane.paths import REPOSITORY
 from schedclass.domain import names
 from schedclass.domain.findings import Reason
@@ -27,7 +28,7 @@ MANIFEST = REPOSITORY / "crds" / f"{names.PLURAL}.{names.GROUP}.yaml"
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Installation]]:
     """A control plane of this module's own on which the operator starts without the CRD."""
-    with Cluster(tmp_path_factory.mktemp("bare")) as cluster:
+    with Cluster(tmp_path_factory.mktemp("bare"), env=ROOMY) as cluster:
         cluster.create_nodes(1)
         installation = Installation(cluster, values={"crds": {"enabled": False, "keep": False}})
         installation.install_chart()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from controlplane import Cluster, build
+from controlplane.components import ROOMY
 from tests.cluster.tenants import Tenants
 from tests.faults.proxy import Proxy
 from tests.faults.report import Row, table
@@ -80,7 +81,7 @@ def session_scene(
     tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
 ) -> Iterator[Scene]:
     long = bool(pytestconfig.getoption("long_faults"))
-    with Cluster(tmp_path_factory.mktemp("faults")) as cluster:
+    with Cluster(tmp_path_factory.mktemp("faults"), env=ROOMY) as cluster:
         cluster.create_nodes(3)
         with Proxy(cluster.port("proxy"), cluster.port("kube-apiserver")) as proxy:
             operator = ProxiedInstallation(cluster, env=LONG if long else SHORT)

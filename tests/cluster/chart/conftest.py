@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from controlplane import Cluster
+from controlplane.components import ROOMY
 from controlplane.helm import Release
 from controlplane.paths import CHART
 from controlplane.ports import allocate
@@ -17,7 +18,7 @@ VALUES: dict[str, Any] = {"deployments": {"enabled": False}, "cleanup": {"enable
 
 @pytest.fixture(scope="session")
 def chart_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("chart")) as cluster:
+    with Cluster(tmp_path_factory.mktemp("chart"), env=ROOMY) as cluster:
         # Before the chart: then a new tenant waits for the webhook, and nobody is behind it.
         for name in ("cozy-cilium", "tenant-a"):
             cluster.create_namespace(name)

@@ -10,6 +10,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 
 from controlplane import Api, ApiError, Cluster, eventually
+from controlplane.components import ROOMY
 from controlplane.paths import REPOSITORY
 from crds.generate import custom_resource_definition
 from schedclass.domain.findings import Severity
@@ -239,7 +240,7 @@ def test_classes_stored_before_this_schema_can_still_be_labelled_and_freed(
         }
         | spread({"maxSkew": 0}, {"minDomains": 1, "whenUnsatisfiable": "ScheduleAnyway"}, {}, {})
     )
-    with Cluster(tmp_path_factory.mktemp("ratchet")) as cluster:
+    with Cluster(tmp_path_factory.mktemp("ratchet"), env=ROOMY) as cluster:
         admin = cluster.admin
         cluster.kubectl("apply", "--server-side", "-f", "-", input=json.dumps(open_definition()))
         eventually("classes are served", lambda: admin.answers_ok(CLASSES))
