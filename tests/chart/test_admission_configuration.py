@@ -244,6 +244,8 @@ def test_a_pod_that_got_no_answer_is_asked_about_again_only_where_it_would_be_re
     assert hooks[AGAIN]["clientConfig"] == hooks["pods"]["clientConfig"]
     # Where the first entry is waited for, there is nothing to ask again.
     assert AGAIN not in webhooks(chart, FAIL)
+    # Nor where the API server itself pins before.
+    assert AGAIN not in webhooks(chart, {"policies": {"mutating": {"enabled": True}}})
 
 
 def test_more_conditions_narrow_what_is_sent(chart: Chart) -> None:

@@ -27,14 +27,17 @@ def mutation(chart: Chart, values: Values | None = None) -> Object:
     return dict(chart.render(merged).one("MutatingAdmissionPolicy", "rel-schedclass-pods")["spec"])
 
 
-def condition(spec: Object, name: str) -> str:
-    (found,) = (c["expression"] for c in spec["matchConditions"] if c["name"] == name)
+def exemption(spec: Object, *called: str) -> str:
+    """Whom a policy spares, be it by a condition or by a variable of its validations."""
+    parts = (*spec.get("matchConditions", ()), *spec.get("variables", ()))
+    (found,) = (part["expression"] for part in parts if part["name"] in called)
     return str(found)
 
 
 def allowed(spec: Object) -> set[str]:
     """Every user and group that a policy spares."""
-    return set(re.findall(r'"([^"]+)"', condition(spec, "not-an-allowed-identity")))
+    identities = exemption(spec, "not-an-allowed-identity", "allowedIdentity")
+    return set(re.findall(r'"([^"]+)"', identities))
 
 
 @pytest.mark.parametrize("name", ON_PODS)
@@ -54,7 +57,7 @@ def test_excluded_namespaces_are_never_looked_at_whatever_they_carry(
     (names,) = spec["matchConstraints"]["namespaceSelector"]["matchExpressions"]
     assert (names["key"], names["operator"]) == ("kubernetes.io/metadata.name", "NotIn")
     assert set(names["values"]) >= {"infra", "ops", "kube-system"}
-    assert "startsWith('x-')" in condition(spec, "not-an-excluded-namespace")
+    assert "startsWith('x-')" in exemption(spec, "not-an-excluded-namespace", "excludedNamespace")
 
 
 def test_both_ways_to_bind_a_pod_are_covered(chart: Chart) -> None:
