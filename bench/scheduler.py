@@ -48,7 +48,7 @@ class Plan:
         rounds: how often both schedulers have their turn with each class.
         running: pods that run before.
         rows: keys of the classes.
-        nomination: whether our scheduler may name nodes beforehand.
+        nomination: the chart's values of that name.
     """
 
     sizes: tuple[int, ...]
@@ -56,7 +56,7 @@ class Plan:
     rounds: int
     running: int
     rows: tuple[str, ...]
-    nomination: bool
+    nomination: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ async def compare(
     plan: Plan, size: int, cluster: Cluster, folder: Path, out: Console
 ) -> list[Comparison]:
     """Everything on one control plane."""
-    extra = {"nomination": {"enabled": plan.nomination}}
+    extra = {"nomination": plan.nomination}
     operator = Installation(
         cluster, values=placing.values(extra), env=placing.LEASE_ENV, replicas=1
     )
@@ -244,7 +244,10 @@ def main(  # noqa: PLR0913 - one for each part of the plan
         typer.Option("--class", help=f"Only these of {', '.join(row.key for row in ROWS)}."),
     ] = None,
     short: Annotated[bool, typer.Option(help="1,000 nodes, one round of 300 pods.")] = False,
-    nomination: Annotated[bool, typer.Option(help="Let ours name nodes beforehand.")] = True,
+    nomination: Annotated[bool, typer.Option(help="Let ours name nodes for pods.")] = True,
+    hints_from: Annotated[
+        int | None, typer.Option(min=1, help="Beforehand only in clusters of so many nodes.")
+    ] = None,
     strict: Annotated[bool, typer.Option(help="Exit with 1 if a goal is missed.")] = False,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Also write all figures to this file.")
@@ -256,9 +259,12 @@ def main(  # noqa: PLR0913 - one for each part of the plan
     unknown = set(keys) - {row.key for row in ROWS}
     if unknown:
         raise typer.BadParameter(f"there is no class {', '.join(sorted(unknown))}")
-    plan = Plan(tuple(nodes or (1000, 5000)), pods, rounds, running, keys, nomination)
+    values: dict[str, Any] = {"enabled": nomination}
+    if hints_from is not None:
+        values["leastNodes"] = hints_from
+    plan = Plan(tuple(nodes or (1000, 5000)), pods, rounds, running, keys, values)
     if short:
-        plan = Plan(tuple(nodes or (1000,)), min(pods, 300), 1, running, keys, nomination)
+        plan = Plan(tuple(nodes or (1000,)), min(pods, 300), 1, running, keys, values)
     try:
         comparisons = _measure(plan, out)
     except _EXPECTED as error:
