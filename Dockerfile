@@ -28,7 +28,8 @@ ENV PATH=/opt/venv/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     LOGNAME=schedclass \
     USER=schedclass \
-    HOME=/tmp
+    HOME=/tmp \
+    SCHEDCLASS_REVISION=${REVISION}
 COPY --from=build /opt/venv /opt/venv
 COPY --from=build /opt/schedclass /opt/schedclass
 COPY LICENSE /licenses/LICENSE

@@ -186,3 +186,11 @@ def test_any_value_loads_or_is_answered(
                 assert PREFIX in sentence
                 assert sentence.isprintable()
                 assert "Traceback" not in sentence
+
+
+def test_the_commit_of_the_build_is_known_where_the_image_says_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert load_settings().revision == "unknown"
+    monkeypatch.setenv(f"{PREFIX}REVISION", "4f2a91c")
+    assert load_settings().revision == "4f2a91c"

@@ -53,7 +53,7 @@ class ControllerRole:
         """Nothing is opened or requested before `run`."""
         self._settings = settings
         self._client = client
-        self._metrics = Metrics(Role.CONTROLLER)
+        self._metrics = Metrics(Role.CONTROLLER, revision=settings.revision)
         self._recorder = EventRecorder(
             client,
             component="schedclass-controller",

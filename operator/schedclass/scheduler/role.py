@@ -52,7 +52,7 @@ class ExtenderRole:
     def __init__(self, settings: Settings, client: KubeClient) -> None:
         """Nothing is opened or requested before `run`."""
         self._settings = settings
-        self._metrics = Metrics(Role.EXTENDER)
+        self._metrics = Metrics(Role.EXTENDER, revision=settings.revision)
         self._client = client
         self._state = SchedulerState(
             ExcludedNamespaces(settings.excluded_namespaces, settings.namespace),

@@ -49,7 +49,7 @@ class WebhookRole:
         """Nothing is opened or requested before `run`."""
         self._settings = settings
         self._client = client
-        self._metrics = Metrics(Role.WEBHOOK)
+        self._metrics = Metrics(Role.WEBHOOK, revision=settings.revision)
         self._recorder = EventRecorder(
             client,
             component="schedclass-webhook",
