@@ -79,8 +79,14 @@ def examine(right: Right, record: Record, folder: Path) -> Finding:
             shutil.rmtree(own / "run", ignore_errors=True)  # etcd's logs are large
             failed = [report for report in found if report.outcome == "failed"]
             if failed:
-                return Finding(right, failed[0].test.rpartition("/")[2], _why(failed[0]))
+                return Finding(right, _short(failed[0].test), _why(failed[0]))
     return Finding(right, "", f"{len(tests[:AT_MOST])} tests that use it pass without")
+
+
+def _short(test: str) -> str:
+    """A test's id without its folders; what stands in its brackets may have slashes too."""
+    file, colons, name = test.partition("::")
+    return f"{file.rpartition('/')[2]}{colons}{name}"
 
 
 def _why(report: Report) -> str:
