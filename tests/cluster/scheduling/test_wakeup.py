@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 
 from controlplane import Installation, eventually
+from controlplane.installation import NAMESPACE, RELEASE
 from tests.cluster.objects import CLASSES, REGION, class_path, scheduling_class
 from tests.cluster.scheduling.conftest import Tenant
 from tests.cluster.scheduling.workloads import HOSTNAME, Nodes, Workloads, anti_affinity
@@ -159,6 +160,24 @@ def test_labels_of_another_namespace_change(tenant: Tenant, tenants: Tenants) ->
         followers, "follower", lambda: tenants.label(leaders.namespace, {"team": team})
     )
     assert node == "node-3"
+
+
+def test_what_wakes_was_deleted_meanwhile(
+    tenant: Tenant, tenants: Tenants, operator: Installation
+) -> None:
+    """The one object that is written to wake pods; somebody may take it for a leftover."""
+    name = tenants.create_class(nodeSelector={POOL: "none"})
+    web = tenant(name)
+    web.create("pod")
+    web.wait_pending("pod", "node selector")
+    capacities = f"/apis/storage.k8s.io/v1/namespaces/{NAMESPACE}/csistoragecapacities"
+    tenants.api.delete(f"{capacities}/{RELEASE}-scheduler")
+
+    def edit() -> None:
+        selector = {POOL: None, REGION: "east"}
+        tenants.api.merge_patch(class_path(name), {"spec": {"nodeSelector": selector}})
+
+    assert runs_in_time(web, "pod", edit) == "node-3"
 
 
 def test_the_extender_was_away_meanwhile(
