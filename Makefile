@@ -68,9 +68,19 @@ demo: $(READY) ## Show the whole story on a real control plane, then clean up
 PARALLEL ?= -n 3 --dist loadfile
 # Each fault starts from a healed control plane, whichever that is.
 ANYWHERE ?= -n 2 --dist worksteal
+# Tests that share nothing, and burn CPU as long as they run.
+EVENLY ?= -n 2 --dist load
+# Faults wait for most of their time, so they run beside the other tests on a control plane.
+TOGETHER ?= -n 4 --dist loadfile
+
+CLUSTER_TESTS = tests/chart tests/cluster -p tests.rights.check
 
 .PHONY: test
-test: test-unit test-parity test-cluster test-faults-short test-browser ## Run every test
+test: test-unit test-parity test-together test-browser ## Run every test
+
+.PHONY: test-together
+test-together: $(READY) programs ## Run test-cluster and test-faults-short side by side
+	@$(BIN)/python -m pytest $(CLUSTER_TESTS) tests/faults $(TOGETHER) $(ARGS)
 
 .PHONY: test-unit
 test-unit: $(READY) ## Run the tests that need no control plane
@@ -78,7 +88,7 @@ test-unit: $(READY) ## Run the tests that need no control plane
 
 .PHONY: test-parity
 test-parity: $(READY) ## Compare placement with the stock scheduler's plugins, in SCHEDCLASS_CASES=5000 cases
-	@$(BIN)/python -m pytest tests/differential $(ARGS)
+	@$(BIN)/python -m pytest tests/differential $(EVENLY) $(ARGS)
 
 .PHONY: browser
 browser: $(READY) ## Find a Chromium or Chrome; as root on Debian, install one (once)
@@ -86,11 +96,11 @@ browser: $(READY) ## Find a Chromium or Chrome; as root on Debian, install one (
 
 .PHONY: test-browser
 test-browser: $(READY) browser ## Look at the report in a real browser
-	@$(BIN)/python -m pytest tests/browser $(ARGS)
+	@$(BIN)/python -m pytest tests/browser $(EVENLY) $(ARGS)
 
 .PHONY: test-cluster
 test-cluster: $(READY) programs ## Render the chart, and run the tests on a real control plane
-	@$(BIN)/python -m pytest tests/chart tests/cluster -p tests.rights.check $(PARALLEL) $(ARGS)
+	@$(BIN)/python -m pytest $(CLUSTER_TESTS) $(PARALLEL) $(ARGS)
 
 .PHONY: test-scheduler
 test-scheduler: $(READY) programs ## Run the tests of placement; SCHEDULER=1.35 for that kube-scheduler

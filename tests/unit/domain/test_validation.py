@@ -171,7 +171,6 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("spec", HOSTILE)
-@pytest.mark.timeout(10)
 def test_hostile_input_gives_short_printable_sentences(spec: Json) -> None:
     findings = validate_spec(spec)
     assert findings
