@@ -68,9 +68,16 @@ class Release:
         self._run("uninstall", self.name, "--ignore-not-found", "--wait")
 
     def is_deployed(self) -> bool:
-        """Tells whether the release is installed and its last operation succeeded."""
-        found = json.loads(self._run("list", "--filter", f"^{self.name}$", "--output=json"))
-        return any(release["status"] == "deployed" for release in found)
+        """Tells whether the release is installed and its last operation succeeded.
+
+        Read from the labels of the Secrets in which helm keeps the revisions: tests ask often, and
+        `helm list` costs a tenth of a second of CPU.
+        """
+        revisions = f"labelSelector=owner%3Dhelm%2Cname%3D{self.name}"
+        found = self._cluster.admin.get(f"/api/v1/namespaces/{self.namespace}/secrets?{revisions}")
+        labels = [secret["metadata"]["labels"] for secret in found["items"]]
+        last = max(labels, key=lambda of: int(of["version"]), default={"status": "absent"})
+        return bool(last["status"] == "deployed")
 
     def render(self, values: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Returns the objects that the chart would install with these values.

@@ -30,6 +30,7 @@ HINTS = {
     "SCHEDCLASS_NOMINATION_LEAST_CANDIDATES": "2",
 }
 QUICK_SWEEP = {"SCHEDCLASS_SWEEP_SECONDS": "2"}
+QUICK_CERTIFICATES = {"SCHEDCLASS_CERTIFICATE_CHECK_SECONDS": "2"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -60,9 +61,8 @@ def session_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluste
 def session_operator(session_cluster: Cluster) -> Iterator[Installation]:
     # Everybody's right to read classes would hide that a role of ours lacks it.
     values = {"rbac": {"readableByAuthenticated": False}}
-    installation = Installation(
-        session_cluster, values=values, env=QUICK_LEASE | QUICK_SWEEP | HINTS
-    )
+    env = QUICK_LEASE | QUICK_SWEEP | QUICK_CERTIFICATES | HINTS
+    installation = Installation(session_cluster, values=values, env=env)
     installation.start()
     tenants = Tenants(session_cluster)
     for region in ("west", "east"):

@@ -18,11 +18,17 @@ from controlplane.paths import REPOSITORY
 from controlplane.processes import Command, Identity, ManagedProcess, recorded
 
 
-@pytest.fixture
-def own_cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """A control plane that a test may break."""
-    with Cluster(tmp_path / "run") as cluster:
+@pytest.fixture(scope="module")
+def module_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("own") / "run") as cluster:
         yield cluster
+
+
+@pytest.fixture
+def own_cluster(module_cluster: Cluster) -> Cluster:
+    """A control plane that a test may break, healed of the last one."""
+    module_cluster.heal()
+    return module_cluster
 
 
 def processes_in(folder: Path) -> list[psutil.Process]:

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from controlplane import Cluster, ProcessError, run
+from controlplane import Cluster, Installation, ProcessError, run
 from controlplane.__main__ import app
 from controlplane.components import ORDER
 from controlplane.ports import is_free
@@ -52,7 +52,9 @@ def test_up_starts_all_of_it_and_down_leaves_nothing(
         assert cluster.process(victim).wait_gone(5)
     run.up(4, folder=folder)
     changed = {name for name, pid in pids(folder).items() if pid != first[name]}
-    assert changed == victims
+    # Who leads may have ended by itself: it does when it cannot renew its Lease for ten seconds.
+    may_end = {name for name in OPERATOR if name.startswith(("controller-", "scheduler-"))}
+    assert victims <= changed <= victims | may_end
 
     running = list(pids(folder).values())
     run.down(folder)
@@ -62,9 +64,9 @@ def test_up_starts_all_of_it_and_down_leaves_nothing(
 
 
 def test_the_operators_processes_have_the_rights_of_their_own_account_only(
-    folder: Path,
+    operator: Installation,
 ) -> None:
-    cluster = run.up(1, folder=folder)
+    cluster = operator.cluster
     for role in ("webhook", "controller"):
         process = cluster.process(f"{role}-0")
         environment = psutil.Process(process.pid).environ()
