@@ -9,19 +9,16 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from bench.large_cluster import WEBHOOK, Scale
 from bench.report import percentile
 from controlplane import Installation
 from controlplane.installation import NAMESPACE, RELEASE
 
-if TYPE_CHECKING:
-    from bench.scale import Scale
-
 RATE = 300.0
 """Reviews a second."""
 
-WEBHOOK, ANOTHER = "webhook-0", "webhook-1"
+ANOTHER = "webhook-1"
 GOAL_MS = 4.0
 _SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/{RELEASE}-webhook-tls"
 
