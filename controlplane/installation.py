@@ -287,6 +287,7 @@ class Installation:
             f"--secure-port={self.probe_port(name)}",
             f"--tls-cert-file={layout.pki / 'server.crt'}",
             f"--tls-private-key-file={layout.pki / 'server.key'}",
+            *self.values.get("scheduler", {}).get("kubeScheduler", {}).get("extraArgs", []),
         ]
         home = {"HOME": str(self.cluster.folder / "home")}
         return Command([str(program("kube-scheduler")), *arguments], home, ("KUBECONFIG",))

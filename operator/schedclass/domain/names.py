@@ -47,6 +47,9 @@ IN_USE_FINALIZER: Final = f"{PREFIX}/in-use"
 MIRROR_POD: Final = "kubernetes.io/config.mirror"
 """Annotation of a mirror pod, written by the kubelet."""
 
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+"""Annotation of a claim: the node for which kube-scheduler has its volume made."""
+
 NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 """Label that the API server keeps on each namespace."""
 

@@ -38,6 +38,7 @@ class Promises:
         self.version = 0
         self._on_withdrawn = on_withdrawn
         self._seconds = seconds
+        self._on_expired: Callable[[Pod], None] = lambda _: None
         self._pods: dict[str, Pod] = {}
         self._expiries: dict[str, asyncio.TimerHandle] = {}
 
@@ -46,13 +47,25 @@ class Promises:
         """The pods, each on a node of its domain."""
         return self._pods.values()
 
+    def holds(self, uid: str) -> bool:
+        """Whether a pod has a promise."""
+        return uid in self._pods
+
+    def on_expired(self, listener: Callable[[Pod], None]) -> None:
+        """Have a function told each pod whose promise was withdrawn for its age."""
+        self._on_expired = listener
+
     def make(self, pod: Pod, node_name: str) -> None:
         """Filter left nothing open to a pod but the domain of this node."""
         self.withdraw(pod.uid)
         self._pods[pod.uid] = pod.on(node_name)
         self._expiries[pod.uid] = asyncio.get_running_loop().call_later(
-            self._seconds, self.withdraw, pod.uid
+            self._seconds, self._expire, pod
         )
+
+    def _expire(self, pod: Pod) -> None:
+        self.withdraw(pod.uid)
+        self._on_expired(pod)
 
     def withdraw(self, uid: str) -> str:
         """The attempt is over, or the pod's node is known; returns the node, empty for none."""

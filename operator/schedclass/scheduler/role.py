@@ -27,6 +27,7 @@ from schedclass.observability.metrics import Metrics
 from schedclass.observability.probes import Check, ProbeServer, recent, synced, unless
 from schedclass.scheduler.binding import Binder
 from schedclass.scheduler.chained import ChainedExtenders
+from schedclass.scheduler.claims import ClaimedPlaces
 from schedclass.scheduler.decisionlog import DecisionLog
 from schedclass.scheduler.hints import HintResult, Hints
 from schedclass.scheduler.inflight import InFlight
@@ -88,6 +89,7 @@ class ExtenderRole:
             in_flight,
             self._refused,
             binder,
+            claimed=ClaimedPlaces(client, self._state, active=lambda: self._hints.active),
             chained=self._chained,
             observe=self._metrics.count_extender,
             on_asked=self._asked,

@@ -6,9 +6,11 @@ from typing import Any
 from schedclass.domain.scheduling import Decisions, Pod, Rejection
 from schedclass.domain.scheduling.interactions import by_domain, interact, leans_on_others
 from schedclass.domain.scheduling.prospects import binds_late
+from schedclass.kube.errors import ApiError, Unreachable
 from schedclass.scheduler import protocol
 from schedclass.scheduler.binding import Binder
 from schedclass.scheduler.chained import ChainedError, ChainedExtenders
+from schedclass.scheduler.claims import ClaimedPlaces
 from schedclass.scheduler.inflight import InFlight
 from schedclass.scheduler.judge import Judge
 from schedclass.scheduler.protocol import MalformedRequestError, Victims
@@ -34,6 +36,7 @@ class Extender:
         refused: RefusedPods,
         binder: Binder,
         *,
+        claimed: ClaimedPlaces,
         chained: ChainedExtenders,
         observe: Observe = lambda _verb, _result: None,
         on_asked: Asked = lambda _pod, _names: None,
@@ -47,6 +50,7 @@ class Extender:
             in_flight: pods on their way to bind.
             refused: pods that were refused.
             binder: binds.
+            claimed: places that claims tell of.
             chained: further extenders.
             observe: counts answers.
             on_asked: called when a pod is tried, may choose its node.
@@ -58,6 +62,7 @@ class Extender:
         self._in_flight = in_flight
         self._refused = refused
         self._binder = binder
+        self._claimed = claimed
         self._chained = chained
         self._observe = observe
         self._on_asked = on_asked
@@ -80,6 +85,12 @@ class Extender:
         self._in_flight.settled(pod.uid)
         before = self._state.promises.withdraw(pod.uid)
         names = request.names
+        self._claimed.tried(pod.uid)
+        try:
+            await self._claimed.settle(pod)
+        except (ApiError, Unreachable, TimeoutError) as unread:
+            said = str(unread) or "timed out"
+            return self._filter_error("unready", f"a claim of another pod cannot be read: {said}")
         chosen = self._on_asked(pod, names)
         if chosen is not None:
             return self._passed(pod, [chosen])

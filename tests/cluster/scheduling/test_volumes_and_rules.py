@@ -1,6 +1,10 @@
 """Volumes of one zone and rules between pods: a class pod keeps both, or says why it waits."""
 
-from controlplane import eventually
+from collections.abc import Iterator
+
+import pytest
+
+from controlplane import Installation, eventually
 from tests.cluster.scheduling.conftest import Tenant
 from tests.cluster.scheduling.volumes import Volumes
 from tests.cluster.scheduling.workloads import ZONE, Workloads, anti_affinity, spread
@@ -85,3 +89,43 @@ def test_no_volume_is_made_where_a_rule_will_not_let_its_pod_run(
             made_volumes.provision(db, name, ZONES[node])
     db.wait_placed(3)
     assert db.zones() == {"a": 1, "b": 1, "c": 1}
+
+
+@pytest.fixture
+def silent_schedulers(operator: Installation) -> Iterator[None]:
+    """Until 1.34 kube-scheduler does not write on a pod where it is sent (KEP-5278)."""
+    before = operator.values.get("scheduler", {})
+    off = ["--feature-gates=NominatedNodeNameForExpectation=false"]
+    without = {**before, "kubeScheduler": {**before.get("kubeScheduler", {}), "extraArgs": off}}
+    for scheduler in (without, before):
+        operator.install_chart(scheduler=scheduler)
+        for name in operator.schedulers:
+            operator.process(name).stop(15)
+            operator.start_replica(name)
+        if scheduler is not before:
+            yield
+
+
+@pytest.mark.usefixtures("silent_schedulers")
+def test_a_volume_on_its_way_is_known_to_an_extender_that_starts_anew(
+    operator: Installation, tenant: Tenant, made_volumes: Volumes
+) -> None:
+    """Nobody but the claims knows then where their pods are sent."""
+    db = tenant(
+        nodeSelector={"topology.kubernetes.io/region": "west"},
+        podAntiAffinity=anti_affinity(DB, ZONE),
+    )
+    create(db, made_volumes, "one", "two")
+    eventually("two volumes are wanted", lambda: len(made_volumes.wanted(db)) == 2, seconds=30)
+    before = made_volumes.wanted(db)
+    assert sorted(before.values()) == ["node-1", "node-2"]
+    for name in operator.extenders:
+        operator.process(name).kill()
+    for name in operator.extenders:
+        operator.start_replica(name)
+    create(db, made_volumes, "three")
+    db.wait_pending("three", "anti-affinity")
+    assert made_volumes.wanted(db) == before
+    for name, node in before.items():
+        made_volumes.provision(db, name, ZONES[node])
+    db.wait_placed(2)

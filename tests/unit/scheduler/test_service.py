@@ -8,6 +8,7 @@ import pytest
 
 from schedclass.scheduler.binding import Binder
 from schedclass.scheduler.chained import ChainedExtenders
+from schedclass.scheduler.claims import ClaimedPlaces
 from schedclass.scheduler.inflight import InFlight
 from schedclass.scheduler.judge import Judge
 from schedclass.scheduler.protocol import MalformedRequestError
@@ -50,6 +51,7 @@ class Asked:
             self.in_flight,
             self.refused,
             binder,
+            claimed=ClaimedPlaces(nobody, world.state, active=lambda: True),
             chained=chained or ChainedExtenders((), lambda _: None),
             on_asked=lambda _pod, _names: chosen,
         )

@@ -14,7 +14,13 @@ from schedclass.domain.scheduling.constraints import (
     canonical_json,
     pod_constraints,
 )
-from schedclass.domain.scheduling.prospects import demand_of, is_hintable, is_hinted, was_tried
+from schedclass.domain.scheduling.prospects import (
+    claims_of,
+    demand_of,
+    is_hintable,
+    is_hinted,
+    was_tried,
+)
 
 _FINISHED: Final = ("Succeeded", "Failed")
 _NO_TOLERANCE: Final = Tolerance(())
@@ -38,11 +44,12 @@ class Pod:
         priority: `spec.priority`.
         own: the constraints in its spec.
         tolerance: its tolerations.
-        demand: what it takes of its node; None if that is not known. This and the next three are
+        demand: what it takes of its node; None if that is not known. This and the next four are
             read for whoever names nodes beforehand only.
         hintable: whether a node may be named for it beforehand (see `prospects`).
         hinted: whether `nominated_node` is such a hint of ours.
         tried: whether it has no node and kube-scheduler found none at its last attempt.
+        claims: names of its PersistentVolumeClaims, while our scheduler is to place it.
         resource_version: version of the object read; not compared.
     """
 
@@ -63,6 +70,7 @@ class Pod:
     hintable: bool = False
     hinted: bool = False
     tried: bool = False
+    claims: tuple[str, ...] = ()
     resource_version: str = field(default="", compare=False)
 
     def on(self, node_name: str) -> "Pod":
@@ -75,7 +83,7 @@ def parse_pod(obj: Mapping[str, Any], *, prospects: bool = False) -> Pod:
 
     Args:
         obj: the pod.
-        prospects: also read `demand`, `hintable`, `hinted` and `tried`.
+        prospects: also read `demand`, `hintable`, `hinted`, `tried` and `claims`.
 
     Raises:
         ValueError: a field that placement depends on has a value of the wrong type, which no pod
@@ -121,6 +129,7 @@ def _prospects(
         "hintable": waits and is_hintable(spec, status),
         "hinted": waits and is_hinted(metadata, status),
         "tried": waits and was_tried(status),
+        "claims": claims_of(metadata, spec) if waits else (),
     }
 
 

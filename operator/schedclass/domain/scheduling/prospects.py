@@ -75,6 +75,24 @@ def binds_late(pod: Mapping[str, Any]) -> bool:
     )
 
 
+def claims_of(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """Names of the PersistentVolumeClaims of a pod of our scheduler.
+
+    That of a generic ephemeral volume is made of the names of pod and volume (KEP-1698).
+    """
+    volumes = spec.get("volumes")
+    if not volumes or spec.get("schedulerName") != names.SCHEDULER_NAME:
+        return ()
+    found = []
+    for volume in mappings_in(volumes):
+        claim = mapping_or_empty(volume.get("persistentVolumeClaim")).get("claimName")
+        if claim:
+            found.append(str(claim))
+        elif volume.get("ephemeral"):
+            found.append(f"{metadata.get('name')}-{volume.get('name')}")
+    return tuple(found)
+
+
 def was_tried(status: Mapping[str, Any]) -> bool:
     """Whether kube-scheduler found no node for a pod at its last attempt."""
     return any(
