@@ -20,20 +20,21 @@ def eventually(
 
     Args:
         what: What is awaited, for the message ("node-1 is Ready").
-        probe: The question; an AssertionError counts as "not yet".
+        probe: The question; an AssertionError counts as "not yet", and so does a KeyError: the
+            API server leaves out what nobody has written so far.
         seconds: How long to wait.
         interval: Seconds between two questions.
 
     Raises:
-        NotInTimeError: Time is up; with the last answer or the last AssertionError.
+        NotInTimeError: Time is up; with the last answer or the last such error.
     """
     deadline = time.monotonic() + seconds
     while True:
         try:
-            answer: T | AssertionError = probe()
-        except AssertionError as error:
+            answer: T | AssertionError | KeyError = probe()
+        except (AssertionError, KeyError) as error:
             answer = error
-        if answer and not isinstance(answer, AssertionError):
+        if answer and not isinstance(answer, AssertionError | KeyError):
             return answer
         if time.monotonic() > deadline:
             raise NotInTimeError(f"not within {seconds:.0f} s: {what}; last answer: {answer!r}")

@@ -18,6 +18,7 @@ LONGEST_FIRST = (
     "tests/cluster/chart",
     "tests/cluster/scheduling/test_races.py",
     "tests/cluster/test_how_to.py",
+    "tests/cluster/cli/test_generated_clusters.py",
     "tests/cluster/test_certificates.py",
     "tests/cluster/test_gitops.py",
     "tests/cluster/scheduling/test_wakeup.py",

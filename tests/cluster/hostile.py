@@ -7,6 +7,7 @@ from typing import Any
 
 from controlplane import ApiError, Installation, Kubectl, eventually
 from schedclass.domain import names
+from tests.cluster.grants import wait_granted
 from tests.cluster.objects import (
     Json,
     annotations,
@@ -91,6 +92,8 @@ class HostileTenant:
         self._grants = f"hostile-{self.namespace}"
         self._grant()
         self.api = self.cluster.identities.service_account_api(self.namespace, "default")
+        wait_granted(self.api, "create", "pods", namespace=self.namespace)
+        wait_granted(self.api, "patch", "namespaces", name=self.namespace)
         self.before = self.protection()
 
     def clean_up(self) -> None:

@@ -17,6 +17,7 @@ from controlplane import ApiError, Cluster, Installation, Kubectl, eventually
 from schedclass.cli import manifests
 from schedclass.domain import names
 from tests.cluster.cli.conftest import Cli
+from tests.cluster.grants import wait_granted
 from tests.cluster.leftovers import remove_workloads
 from tests.cluster.objects import REGION, Json, class_path, pod, pods_path
 from tests.cluster.tenants import Tenants
@@ -190,6 +191,7 @@ def tenant_user(shop: Cluster) -> Path:
             ],
         },
     )
+    wait_granted(shop.identities.api("alice"), "list", "pods", namespace=CHILD)
     return shop.identities.kubeconfig("alice")
 
 
@@ -276,6 +278,7 @@ def test_a_tenant_that_may_get_its_namespace_sees_its_class_as_it_is_written(
     }
     shop.admin.create(f"{rbac}/clusterrolebindings", binding)
     try:
+        wait_granted(shop.identities.api("alice"), "get", "namespaces", name=CHILD)
         done = cli("explain", "namespace", CHILD, "-n", CHILD, kubeconfig=tenant_user)
         assert f'class "dc-west" applies to namespace {CHILD}, inherited from {ROOT}' in done.out
         assert "ParentMissing" not in done.out
