@@ -243,7 +243,8 @@ def test_nothing_is_written_while_nothing_changes(
     operator: Installation, api: Api, tenants: Tenants
 ) -> None:
     used, idle = tenants.create_class(), tenants.create_class(**NO_MATCH)
-    below = tenants.create(below=tenants.create(wants=used))
+    parent = tenants.create(wants=used)
+    below = tenants.create(below=parent)
     tenants.settle({below: used})
     wait_ready(api, idle, "False", Reason.NO_MATCHING_NODES)
     eventually("it is bound", lambda: counts(api, used) == (3, 3, 2))
@@ -272,4 +273,5 @@ def test_nothing_is_written_while_nothing_changes(
         for event in operator.cluster.audit.events(mark, user=user, verb=verb)
         if event["objectRef"]["resource"] in {"namespaces", names.PLURAL}
     ]
-    assert set(written) <= {used, leading}
+    # Of others, what earlier tests have left may still be on its way out.
+    assert {used, idle, parent, below} & set(written) <= {used}
