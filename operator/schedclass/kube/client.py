@@ -73,7 +73,12 @@ class KubeClient:
     """
 
     def __init__(self, credentials: Credentials, *, role: str) -> None:
+        self._role = role
         self._transport = Transport(credentials, user_agent=f"schedclass/{__version__} ({role})")
+
+    def apart(self) -> Self:
+        """Another client under the same identity, with connections of its own; close it as well."""
+        return type(self)(self.credentials, role=self._role)
 
     @classmethod
     async def load(cls, *, role: str, source: Source | None = None) -> Self:

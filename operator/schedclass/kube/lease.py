@@ -4,6 +4,9 @@ Safety rests on two rules. Another holder is respected for the lease duration af
 record change*, by our own monotonic clock, never by its wall clock. A leader gives up `deadline`
 seconds after it *began* its last successful renewal, by a timer that no slow reply can hold up.
 As the deadline is shorter than the duration, the old leader has stopped before a new one starts.
+
+Connections can go half dead, all at once. An attempt that hangs closes its own, so the next needs a
+new one; from a pool that others use it would get the next half-dead one, until the deadline.
 """
 
 import asyncio
@@ -93,6 +96,7 @@ class LeaseElector:
         self.last_error = ""
         self.heard_at: float | None = None
         self._client = client
+        self._own = client
         self._namespace = namespace
         self._name = name
         self._collection = resource_path(API_VERSION, "leases", namespace=namespace)
@@ -128,6 +132,10 @@ class LeaseElector:
             asyncio.CancelledError: `lead` has stopped and the Lease is released.
             Exception: what `lead` raised; the Lease is released.
         """
+        async with self._client.apart() as self._own:
+            await self._run(lead)
+
+    async def _run(self, lead: Callable[[], Awaitable[None]]) -> None:
         try:
             await self._acquire()
         except asyncio.CancelledError:
@@ -227,19 +235,19 @@ class LeaseElector:
     async def _claim(self) -> bool:
         if self._lease is None:
             try:
-                self._observe(await self._client.get(self._path))
+                self._observe(await self._own.get(self._path))
             except errors.NotFound as error:
                 # Whose Lease somebody deleted may still lead for as long as we respect it.
                 if not error.object_absent:
                     raise
                 if self._respects_another():
                     return False
-                self._observe(await self._client.create(self._collection, self._new_lease()))
+                self._observe(await self._own.create(self._collection, self._new_lease()))
                 return True
         if self._lease is None or self._respects_another():
             self._lease = None
             return False
-        self._observe(await self._client.replace(self._path, self._claimed(self._lease)))
+        self._observe(await self._own.replace(self._path, self._claimed(self._lease)))
         return True
 
     def _respects_another(self) -> bool:
@@ -283,7 +291,7 @@ class LeaseElector:
         """Let the next leader begin at once; at worst it waits for the lease duration."""
         with suppress(errors.ApiError, errors.Unreachable, TimeoutError):
             async with asyncio.timeout(RELEASE_SECONDS):
-                lease = await self._client.get(self._path)
+                lease = await self._own.get(self._path)
                 spec = lease.get("spec") or {}
                 if spec.get("holderIdentity") != self.identity:
                     return
@@ -293,7 +301,7 @@ class LeaseElector:
                     "leaseDurationSeconds": 1,
                     "renewTime": _micro_time(),
                 }
-                await self._client.replace(self._path, {**lease, "spec": freed})
+                await self._own.replace(self._path, {**lease, "spec": freed})
                 self.holder = ""
                 logger.info("%s: released", self._path)
 

@@ -228,6 +228,42 @@ async def test_single_failures_do_not_cost_the_leadership(arena: Arena) -> None:
         assert a.elector.errors == 3
 
 
+async def test_connections_that_go_half_dead_together_do_not_cost_the_leadership(
+    arena: Arena,
+) -> None:
+    seen: set[object] = set()
+    many = asyncio.Event()
+
+    async def gather_many(request: web.Request) -> None:
+        seen.add(request.transport)
+        if len(seen) > 6:
+            many.set()
+        if from_role(request, "a") and request.query.get("beside"):
+            await many.wait()
+
+    arena.server.before = gather_many
+    timings = LeaseTimings(duration=6, deadline=4, retry=0.03)
+    async with stub_client(arena.stub, role="a") as client:
+        elector = LeaseElector(
+            client, namespace="ns", name="r-controller", identity="a", timings=timings
+        )
+        candidate = Candidate(elector, arena.working).start()
+        await candidate.began.wait()
+        # Others' requests leave as many idle connections behind.
+        await asyncio.gather(*(client.get(PATH, params={"beside": "1"}) for _ in range(7)))
+        half_dead = frozenset(seen)
+
+        async def hang_on_old(request: web.Request) -> None:
+            if request.transport in half_dead:
+                await forever(request)
+
+        arena.server.before = hang_on_old
+        await eventually(lambda: elector.errors == 1)
+        await arena.renewals(3)
+        assert elector.leading
+        await candidate.stop()
+
+
 async def test_who_stands_by_knows_when_the_api_server_was_last_heard_of(arena: Arena) -> None:
     async with arena.candidate("a", HASTY) as a, arena.candidate("b", HASTY) as b:
         await eventually(lambda: bool(arena.working))
