@@ -28,8 +28,9 @@ from tests.cluster.scheduling.workloads import (
 WEB = {"app": "web"}
 POOL = {"pool": "races"}
 LONG = bool(os.environ.get("SCHEDCLASS_TEST_LONG"))
-"""The whole sizes take minutes on two cores: already the seventeen bindings that hang do, as a
-spread has to wait for the end of each."""
+"""The whole sizes take minutes on two cores: a spread waits for the end of each of a dozen bindings
+that hang for six seconds, and what ran on a node that is gone is collected after 40 seconds only
+(kube-controller-manager, `quarantineTime` of podgc)."""
 
 NODES = 200 if LONG else 48
 PODS = 300 if LONG else 60
