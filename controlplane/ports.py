@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import socket
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _FIRST = 20000
@@ -36,31 +38,34 @@ def allocate(names: Iterable[str], owner: Path) -> dict[str, int]:
     last = ephemeral if ephemeral > _FIRST + 1000 else 65535
     candidates = iter(random.SystemRandom().sample(range(_FIRST, last), last - _FIRST))
     found: dict[str, int] = {}
-    for name in names:
-        for port in candidates:
-            if is_free(port) and _claim(port, owner):
-                found[name] = port
-                break
-        else:
-            raise OSError("no TCP port of 127.0.0.1 is free")
+    with _claiming():
+        for name in names:
+            for port in candidates:
+                if is_free(port) and _claim(port, owner):
+                    found[name] = port
+                    break
+            else:
+                raise OSError("no TCP port of 127.0.0.1 is free")
     return found
+
+
+@contextmanager
+def _claiming() -> Iterator[None]:
+    """One process at a time: of two that find a claim without a folder, both would take it over."""
+    _CLAIMS.mkdir(mode=0o700, exist_ok=True)
+    with (_CLAIMS / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _claim(port: int, owner: Path) -> bool:
     """Whether the port is this owner's now; a claim outlives neither its folder nor a reboot."""
-    _CLAIMS.mkdir(mode=0o700, exist_ok=True)
     claim = _CLAIMS / str(port)
-    try:
-        with claim.open("x", encoding="utf-8") as file:
-            file.write(str(owner))
-    except FileExistsError:
-        holder = claim.read_text(encoding="utf-8")
-        if holder == str(owner):
-            return True
-        if not holder or Path(holder).exists():
+    if claim.exists():
+        holder = Path(claim.read_text(encoding="utf-8"))
+        if holder != owner and holder.exists():
             return False
-        claim.unlink(missing_ok=True)
-        return _claim(port, owner)
+    claim.write_text(str(owner), encoding="utf-8")
     return True
 
 
