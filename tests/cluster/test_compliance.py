@@ -1,5 +1,6 @@
 """Pods that break or escape their class: counted, told, and forgotten once they are healed."""
 
+import json
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +13,7 @@ from schedclass.domain import names
 from schedclass.domain.compliance import COUNTED_KINDS
 from schedclass.domain.findings import Reason
 from tests.cluster.objects import (
+    CLASSES,
     NODES,
     WEBHOOKS,
     Json,
@@ -170,6 +172,27 @@ def test_a_pod_that_came_past_admission_is_found_by_the_sweep(
     assert found["violating_pods", "bypass"] == 1
     api.request("DELETE", f"{pods_path(namespace)}/escaped", {"gracePeriodSeconds": 0})
     wait_counted(api, name, 0, 0)
+
+
+def test_what_runs_already_when_a_class_comes_is_never_taken_for_nothing(
+    api: Api, tenants: Tenants
+) -> None:
+    """Nobody watches pods of other schedulers, and the next search for them may be far off."""
+    name = tenants.create_class()
+    wait_counted(api, name, 0, 0)
+    namespace = tenants.create(with_account=True)
+    api.create(pods_path(namespace), pod("old"))
+    version = api.get(CLASSES)["metadata"]["resourceVersion"]
+    tenants.ask(namespace, name)
+    wait_counted(api, name, 1, 1)
+    # The API server tells once more all that was written since.
+    since = f"watch=1&timeoutSeconds=1&resourceVersion={version}"
+    told = api.text(f"{CLASSES}?{since}&fieldSelector=metadata.name%3D{name}").splitlines()
+    written = [json.loads(line)["object"] for line in told]
+    bound = [cls for cls in written if cls["status"]["boundNamespaces"]]
+    assert bound
+    assert not [cls for cls in bound if conditions(cls)["Compliant"]["status"] == "True"]
+    api.request("DELETE", f"{pods_path(namespace)}/old", {"gracePeriodSeconds": 0})
 
 
 def test_nothing_is_shown_of_a_class_that_is_gone(

@@ -3,6 +3,7 @@
 Pods of our scheduler are watched. Those of other schedulers are not: they are searched for at
 times, page by page, because in most clusters they are many and none of our business. They matter
 where they should have been pinned, and where the anti-affinity or spread of a class counts them.
+Where a class comes to a namespace, they are looked for at once (see adoptions.py).
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
+from schedclass.controller.adoptions import Adoptions
 from schedclass.controller.bindings import Bindings
 from schedclass.domain import names
 from schedclass.domain.class_status import violations_message
@@ -109,6 +111,10 @@ class ComplianceController:
         self._pods: Store[ObservedPod] = Store(parse_observed_pod)
         self._others: Store[ObservedPod] = Store(parse_observed_pod)
         self.indexes: dict[str, Store[Any]] = {"pods": self._pods, "unpinned-pods": self._others}
+        self._adoptions = Adoptions(
+            client, self._others, params={"fieldSelector": OTHERS}, on_seen=self._adopted
+        )
+        self._unjudged: set[str] = set()
         self._wake = asyncio.Event()
         self._evaluated = False
         self._was_known = False
@@ -126,7 +132,8 @@ class ComplianceController:
 
     def counts(self, class_name: str) -> PodCounts | None:
         """The pods of a class; None while they are not known, or not judged by its rules of now."""
-        judged = self.known and self._index.is_judged(class_name)
+        adopted = self._adoptions.awaits(class_name) or class_name in self._unjudged
+        judged = self.known and not adopted and self._index.is_judged(class_name)
         return self._index.counts(class_name) if judged else None
 
     @property
@@ -167,6 +174,7 @@ class ComplianceController:
         async with asyncio.TaskGroup() as group:
             group.create_task(ours.run())
             group.create_task(others.run())
+            group.create_task(self._adoptions.run())
             group.create_task(self._judge_forever())
         raise AssertionError("the loops of compliance never end")
 
@@ -211,6 +219,7 @@ class ComplianceController:
         return True
 
     async def _round(self) -> None:
+        adopted, self._unjudged = self._unjudged, set()
         due = self._index.begin()
         try:
             while self._index.left:
@@ -226,8 +235,8 @@ class ComplianceController:
         changed = self._index.take_changed()
         for name in changed:
             self._tell_of_class(name)
-        if changed:
-            self._on_change(changed)
+        if changed or adopted:
+            self._on_change({*changed, *adopted})
 
     def _tell_known(self) -> None:
         if self.known != self._was_known:
@@ -240,10 +249,18 @@ class ComplianceController:
 
     def _refresh_namespace(self, name: str) -> None:
         namespace = self._state.namespaces.get(name)
+        bound = self._bindings.class_of(name)
+        if namespace is None or bound is None:
+            self._adoptions.drop(name)
+        # What is there when we begin is in the first search.
+        elif self._began is not None and (
+            name in self._adoptions or self._index.class_of_namespace(name) is None
+        ):
+            self._adoptions.note(name, bound)
         if namespace is None:
             self._index.remove_namespace(name)
         else:
-            self._index.put_namespace(name, namespace.labels, self._bindings.class_of(name))
+            self._index.put_namespace(name, namespace.labels, bound)
         self._wake.set()
 
     def _namespace_changed(self, name: str, _: Namespace | None, __: Namespace | None) -> None:
@@ -265,6 +282,11 @@ class ComplianceController:
             self._index.remove_node(name)
         else:
             self._index.put_node(new)
+        self._wake.set()
+
+    def _adopted(self, class_name: str) -> None:
+        """The pods that a class came to are known, but not judged yet."""
+        self._unjudged.add(class_name)
         self._wake.set()
 
     def _pod_changed(self, _: str, old: ObservedPod | None, new: ObservedPod | None) -> None:

@@ -112,6 +112,10 @@ class ComplianceIndex:
             self._touched.add(name)
         self._set_class_of_namespace(name, class_name)
 
+    def class_of_namespace(self, name: str) -> str | None:
+        """The effective class of a namespace as it was last told, None for none."""
+        return self._class_of_namespace.get(name)
+
     def remove_namespace(self, name: str) -> None:
         """Forget a namespace."""
         if self._cluster.remove_namespace(name):
