@@ -17,6 +17,7 @@ from schedclass.domain.inheritance import (
     effective_class,
     findings,
     merge_patch,
+    stays_finding,
 )
 from schedclass.domain.namespaces import Namespace, parse_namespace
 from schedclass.domain.nodes import Node, why_node_not_allowed
@@ -275,7 +276,10 @@ def decide_namespace(
         warnings += (class_not_found(effective, ns.name).message,)
     desired = desired_keys(ns, effective, class_exists=class_exists)
     if old is not None:
-        desired = _in_a_users_name(parse_namespace(old), ns, desired, effective.own_request)
+        before = parse_namespace(old)
+        if stays := stays_finding(before, ns, effective):
+            warnings += (stays.message,)
+        desired = _in_a_users_name(before, ns, desired, effective.own_request)
     changes = merge_patch(NamespaceKeys.of(ns), desired)
     if not changes:
         finding = Finding(Reason.ALREADY_RIGHT, "nothing to change", Severity.NORMAL)

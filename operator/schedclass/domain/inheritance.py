@@ -254,3 +254,13 @@ def inherited_finding(effective: Effective) -> Finding:
     """The Event of a namespace that has just received its ancestor's class."""
     message = f'scheduling class "{effective.class_name}" is inherited from {effective.origin}'
     return Finding(Reason.CLASS_INHERITED, message, Severity.NORMAL)
+
+
+def stays_finding(old: Namespace, ns: Namespace, effective: Effective) -> Finding | None:
+    """What is said to one who takes off a label that is inherited; None for all others."""
+    taken_off = old.label is not None and ns.label is None
+    if not taken_off or effective.class_name is None or effective.origin in {"", ns.name}:
+        return None
+    inherited = inherited_finding(effective)
+    message = f"{inherited.message}, so the label stays; it can be taken off there only"
+    return Finding(Reason.CLASS_INHERITED, message)

@@ -172,3 +172,20 @@ def test_an_own_class_that_appeared_is_left_to_the_controller_to_enforce() -> No
     old = member(found, "a")
     assert not update(found, old, old).enforced
     assert not old.enforced
+
+
+def test_who_takes_an_inherited_label_off_is_told_that_it_stays_and_where_it_can_be_taken_off() -> (
+    None
+):
+    found = tree("a=dc-1 > b")
+    settle(found)
+    for name, told in (
+        ("b", ('scheduling class "dc-1" is inherited from a, so the label stays',)),
+        ("a", ()),
+    ):
+        old = member(found, name)
+        without = manifest(replace(old, label=None))
+        decision = decide_namespace(found, without, old=manifest(old), class_exists=True)
+        assert [text.partition(";")[0] for text in decision.warnings] == list(told)
+        again = decide_namespace(found, manifest(old), old=manifest(old), class_exists=True)
+        assert again.warnings == ()
