@@ -18,6 +18,7 @@ from schedclass.domain import names
 from schedclass.domain.insight.checks import Violation
 from schedclass.domain.insight.explain_class import ClassExplanation, ClassUsage
 from schedclass.domain.insight.explain_pod import PodExplanation
+from schedclass.domain.insight.explain_workload import MissingPods
 from schedclass.domain.insight.explanation import Explanation
 from schedclass.domain.insight.impact import Impact
 from schedclass.domain.insight.snapshot import Part
@@ -101,7 +102,15 @@ def documents() -> dict[str, type[BaseModel]]:
         _document("NamespaceExplanation", explanation=(model_of(Explanation), ...)),
         _document("ClassExplanation", explanation=(model_of(ClassExplanation), ...)),
         _document("PodExplanation", explanation=(pod, ...)),
-        _document("WorkloadExplanation", workload=(str, ...), pods=(list[pod], ...)),  # type: ignore[valid-type]
+        _document(
+            "WorkloadExplanation",
+            workload=(str, ...),
+            existing=(int, ...),
+            wanted=(int, None),
+            controller_says=(list[str], ...),
+            pods=(list[pod], ...),  # type: ignore[valid-type]
+            missing=(list[model_of(MissingPods)], ...),  # type: ignore[misc]
+        ),
         _document("ClassUsage", usage=(model_of(ClassUsage), ...)),
         _document(
             "CheckReport",

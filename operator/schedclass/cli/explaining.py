@@ -6,14 +6,19 @@ from typing import Final
 from schedclass.cli.commands import no_namespace, print_document, tell_unknown
 from schedclass.cli.options import Common, Output
 from schedclass.cli.problems import CliError, NotThere
-from schedclass.cli.screen import Screen, count
+from schedclass.cli.screen import Screen
 from schedclass.cli.source import load_world
 from schedclass.domain import names
 from schedclass.domain.insight.assembly import DEFAULT_NAMESPACE
 from schedclass.domain.insight.explain_class import explain_class
 from schedclass.domain.insight.explain_pod import PodExplanation, explain_pod
+from schedclass.domain.insight.explain_workload import (
+    WorkloadExplanation,
+    explain_workload,
+    pods_of,
+)
 from schedclass.domain.insight.explanation import explain_namespace
-from schedclass.domain.insight.snapshot import Part, PodRecord
+from schedclass.domain.insight.snapshot import Owner, Part, PodRecord, Workload
 from schedclass.domain.insight.world import Health, World
 
 _ALIASES: Final = {
@@ -27,8 +32,6 @@ _ALIASES: Final = {
     **dict.fromkeys(("job", "jobs"), "Job"),
     **dict.fromkeys(("app", "application"), "app"),
 }
-EXPLAINED: Final = 3
-"""How many pods of a workload are explained in full; the others are listed."""
 
 
 def explain(common: Common, kind: str, name: str) -> int:
@@ -51,9 +54,8 @@ def explain(common: Common, kind: str, name: str) -> int:
         return _class(common, world, name)
     namespace = _namespace_of(common)
     if what == "Pod":
-        return _pods(common, world, [_pod(world, namespace, name)], "")
-    found, title = _members(world, what, namespace, name)
-    return _pods(common, world, found, title)
+        return _one_pod(common, world, _pod(world, namespace, name))
+    return _workload(common, world, what, namespace, name)
 
 
 def _namespace_of(common: Common) -> str:
@@ -100,30 +102,39 @@ def _pod(world: World, namespace: str, name: str) -> PodRecord:
 
 
 def _not_found(world: World, what: str) -> str:
-    if world.snapshot.knows(Part.PODS):
-        return f"there is no {what}; -n names another namespace"
-    return f"{what} cannot be seen: {world.snapshot.unknown[Part.PODS]}"
+    for part in (Part.PODS,) if what.startswith("pod ") else (Part.WORKLOADS, Part.PODS):
+        if not world.snapshot.knows(part):
+            return f"{what} cannot be seen: {part.value}: {world.snapshot.unknown[part]}"
+    return f"there is no {what}; use -n for another namespace"
 
 
-def _members(world: World, kind: str, namespace: str, name: str) -> tuple[list[PodRecord], str]:
-    """The pods of a workload or application; of one without pods the first it would make."""
+def _members(
+    world: World, kind: str, namespace: str, name: str
+) -> tuple[list[PodRecord], list[Workload], str]:
+    """The pods of a workload or application, what makes them, and how it is called."""
     if kind == "app":
-        found = [r for r in world.pods_by_namespace.get(namespace, ()) if _is_of_app(r, name)]
         title = f"Application {namespace}/{name}"
+        here = world.pods_by_namespace.get(namespace, ())
+        found = [record for record in here if _is_of_app(record, name)]
+        makers = [
+            workload
+            for workload in world.snapshot.workloads
+            if workload.namespace == namespace and _is_of_app(workload.template, name)
+        ]
+        keys = {workload.key for workload in makers}
+        # A ReplicaSet of a Deployment wants the very pods that the Deployment wants.
+        makers = [w for w in makers if not (w.owner and _owner_key(w, w.owner) in keys)]
     else:
         title = f"{kind} {namespace}/{name}"
-        here = world.pods_by_namespace.get(namespace, ())
-        owned = (kind, name)
-        found = [
-            r
-            for r in here
-            if world.group_of(r) == title or (r.owner and (r.owner.kind, r.owner.name) == owned)
-        ]
-        if not found:
-            found = [w.template for w in world.snapshot.workloads if w.key == title]
-    if not found:
-        raise NotThere(_not_found(world, f"{title} with pods"))
-    return found, title
+        found = pods_of(world, title)
+        makers = [workload for workload in world.snapshot.workloads if workload.key == title]
+    if not (found or makers):
+        raise NotThere(_not_found(world, title if kind != "app" else f"{title} with pods"))
+    return found, makers, title
+
+
+def _owner_key(workload: Workload, owner: Owner) -> str:
+    return f"{owner.kind} {workload.namespace}/{owner.name}"
 
 
 def _is_of_app(record: PodRecord, name: str) -> bool:
@@ -135,36 +146,70 @@ def _is_of_app(record: PodRecord, name: str) -> bool:
     return labels.get(name_key) == plain and of_kind
 
 
-def _pods(common: Common, world: World, records: list[PodRecord], title: str) -> int:
-    """Explain pods: those that wait first, as they are what is asked about."""
-    ordered = sorted(records, key=lambda r: (r.running, r.created, r.pod.name))
+def _one_pod(common: Common, world: World, record: PodRecord) -> int:
+    told, events = explain_pod(world, record), _events(common, record)
     if common.output is not Output.TABLE:
-        told = [explain_pod(world, record) for record in ordered]
-        kind = "WorkloadExplanation" if title else "PodExplanation"
-        pods = [_body(common, record, one) for record, one in zip(ordered, told, strict=True)]
-        body = {"workload": title, "pods": pods} if title else {"explanation": pods[0]}
-        print_document(kind, world, common, body)
+        print_document("PodExplanation", world, common, {"explanation": _body(told, events)})
         return 0
     from schedclass.cli.show_explain import show_pod
 
-    screen = Screen()
-    if title:
-        running = sum(record.running for record in ordered)
-        head = f": {count(len(ordered), 'pod')}, {running} on a node"
-        screen.line((title, "head"), head)
-    for record in ordered[:EXPLAINED]:
-        if title:
-            screen.line()
-        show_pod(screen, explain_pod(world, record), _events(common, record))
-    for record in ordered[EXPLAINED:]:
-        screen.line(f"{record.key}: {record.pod.node_name or 'no node'}")
+    show_pod(Screen(), told, events)
     return 0
 
 
-def _body(common: Common, record: PodRecord, told: PodExplanation) -> dict[str, object]:
+def _workload(common: Common, world: World, kind: str, namespace: str, name: str) -> int:
+    """Explain pods of one workload: those that wait first, as they are what is asked about."""
+    records, makers, title = _members(world, kind, namespace, name)
+    ordered = sorted(records, key=lambda r: (r.running, r.created, r.pod.name))
+    told = explain_workload(world, ordered, makers)
+    makers_say = _makers_say(common, world, told, makers)
+    if common.output is not Output.TABLE:
+        events = [_events(common, record) for record in ordered]
+        body = {
+            "workload": title,
+            "existing": told.existing,
+            **({} if told.wanted is None else {"wanted": told.wanted}),
+            "controllerSays": makers_say,
+            "pods": [_body(one, said) for one, said in zip(told.pods, events, strict=True)],
+            "missing": told.missing,
+        }
+        print_document("WorkloadExplanation", world, common, body)
+        return 0
+    from schedclass.cli.show_workload import show_workload
+
+    show_workload(Screen(), title, ordered, told, makers_say, lambda r: _events(common, r))
+    return 0
+
+
+def _makers_say(
+    common: Common, world: World, told: WorkloadExplanation, makers: list[Workload]
+) -> list[str]:
+    """What the controllers say about pods that they could not create."""
+    missing = {found.workload for found in told.missing if found.count}
+    asked = [workload for workload in makers if workload.key in missing]
+    keys = {workload.key for workload in asked}
+    asked += [
+        workload
+        for workload in world.snapshot.workloads
+        if workload.owner and _owner_key(workload, workload.owner) in keys and workload.replicas
+    ]
+    if common.offline:
+        return []
+    from schedclass.cli.gather import refused_creations
+
+    found: list[str] = []
+    for workload in asked:
+        if workload.uid:
+            said, problem = refused_creations(common, workload)
+            _note_events(problem)
+            found += said
+    return found
+
+
+def _body(told: PodExplanation, events: list[str]) -> dict[str, object]:
     from schedclass.cli.documents import plain
 
-    return {**plain(told), "events": _events(common, record)}
+    return {**plain(told), "events": events}
 
 
 def _events(common: Common, record: PodRecord) -> list[str]:
@@ -174,6 +219,10 @@ def _events(common: Common, record: PodRecord) -> list[str]:
     from schedclass.cli.gather import events_of
 
     found, problem = events_of(common, record)
+    _note_events(problem)
+    return found
+
+
+def _note_events(problem: str) -> None:
     if problem:
         sys.stderr.write(f"note: events: {problem}\n")
-    return found

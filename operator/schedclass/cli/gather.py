@@ -12,7 +12,7 @@ from schedclass.cli.problems import CliError
 from schedclass.cli.progress import Progress
 from schedclass.domain import names
 from schedclass.domain.insight.assembly import DEFAULT_NAMESPACE, Assembly, MalformedObject
-from schedclass.domain.insight.snapshot import Part, PodRecord, Snapshot
+from schedclass.domain.insight.snapshot import Part, PodRecord, Snapshot, Workload
 from schedclass.kube.client import KubeClient, resource_path
 from schedclass.kube.credentials import Source, default_source, kubeconfig
 from schedclass.kube.errors import (
@@ -56,6 +56,7 @@ RESOURCES: Final = (
     _Resource(Part.WORKLOADS, "apps/v1", "deployments", "Deployment", namespaced=True),
     _Resource(Part.WORKLOADS, "apps/v1", "statefulsets", "StatefulSet", namespaced=True),
     _Resource(Part.WORKLOADS, "apps/v1", "replicasets", "ReplicaSet", namespaced=True),
+    _Resource(Part.WORKLOADS, "apps/v1", "daemonsets", "DaemonSet", namespaced=True),
     _Resource(Part.WORKLOADS, "batch/v1", "jobs", "Job", namespaced=True),
 )
 
@@ -262,9 +263,29 @@ def events_of(common: Common, record: PodRecord) -> tuple[list[str], str]:
     Returns:
         `TYPE REASON (xCOUNT): message` each, and why they could not be read (empty if they were).
     """
+    return _events_about(common, record.pod.namespace, record.pod.name, record.pod.uid)
+
+
+def refused_creations(common: Common, workload: Workload) -> tuple[list[str], str]:
+    """What the controller of a workload says of pods that it could not create; see `events_of`.
+
+    The controllers of Kubernetes all call it FailedCreate, and name the object that the pod is for:
+    of a Deployment that is its ReplicaSet.
+    """
+    said, problem = _events_about(
+        common, workload.namespace, workload.name, workload.uid, "FailedCreate"
+    )
+    return [f"{workload.kind} {workload.name}: {event}" for event in said], problem
+
+
+def _events_about(
+    common: Common, namespace: str, name: str, uid: str, reason: str = ""
+) -> tuple[list[str], str]:
     reached = connection(common)
-    selector = f"involvedObject.name={record.pod.name},involvedObject.uid={record.pod.uid}"
-    path = resource_path("v1", "events", namespace=record.pod.namespace)
+    selector = f"involvedObject.name={name},involvedObject.uid={uid}"
+    if reason:
+        selector += f",reason={reason}"
+    path = resource_path("v1", "events", namespace=namespace)
 
     async def read(client: KubeClient) -> list[Mapping[str, Any]]:
         found: list[Mapping[str, Any]] = []
@@ -275,7 +296,7 @@ def events_of(common: Common, record: PodRecord) -> tuple[list[str], str]:
     try:
         items = ask(reached, read, let=(Forbidden,))
     except Forbidden:
-        return [], f"not allowed to list events in {record.pod.namespace}"
+        return [], f"not allowed to list events in {namespace}"
     items.sort(key=lambda item: str(item.get("lastTimestamp") or item.get("eventTime") or ""))
     counts: dict[tuple[str, str, str], int] = {}
     for item in items:

@@ -14,9 +14,9 @@ NODES_SHOWN = 50
 """Rows of a table of nodes; `-o json` has all of them."""
 
 
-def show_steps(screen: Screen, steps: Iterable[Step]) -> None:
-    """Number the steps."""
-    for number, step in enumerate(steps, 1):
+def show_steps(screen: Screen, steps: Iterable[Step], first: int = 1) -> None:
+    """Number the steps, from `first` on."""
+    for number, step in enumerate(steps, first):
         screen.line((f"{number:>3}. ", "dim"), (step.rule, "head"), f": {step.says}")
         for rest in step.rests_on:
             screen.line(("       from ", "dim"), (rest, "dim"))
@@ -41,6 +41,11 @@ def show_pod(screen: Screen, told: PodExplanation, events: Sequence[str]) -> Non
     """Explain a pod."""
     screen.line((f"Pod {told.subject.namespace}/{told.subject.name}", "head"))
     show_steps(screen, told.steps)
+    show_end(screen, told, events)
+
+
+def show_end(screen: Screen, told: PodExplanation, events: Sequence[str]) -> None:
+    """What comes after the steps of a pod."""
     if told.judgement is not None:
         show_judgement(screen, told.judgement)
     show_violations(screen, told.violations)

@@ -19,6 +19,7 @@ from schedclass.domain.insight.snapshot import (
     parse_pod_record,
 )
 from schedclass.domain.namespaces import Namespace, parse_namespace
+from schedclass.domain.rawjson import mapping_or_empty, mappings_in
 from schedclass.domain.schedulingclass import SchedulingClass, parse_class
 from schedclass.domain.tenants import Tenant, parse_tenant
 
@@ -230,7 +231,7 @@ class Assembly:
             namespace=metadata["namespace"],
             name=metadata["name"],
             uid=str(metadata.get("uid") or ""),
-            replicas=_replicas(kind, spec),
+            replicas=0 if _is_over(raw) else _replicas(kind, spec),
             template=parse_pod_record(as_created(pod, self._priorities)),
             owner=controller_of(metadata),
         )
@@ -246,6 +247,18 @@ class Assembly:
             NamespaceRecord(Namespace(name), {names.NAMESPACE_NAME: name}, implied=True)
             for name in missing
         ]
+
+
+def _is_over(raw: Mapping[str, Any]) -> bool:
+    """Whether a Job makes no pods any more, or none for now."""
+    if raw["kind"] != "Job":
+        return False
+    spec, status = mapping_or_empty(raw.get("spec")), mapping_or_empty(raw.get("status"))
+    ended = any(
+        condition.get("type") in ("Complete", "Failed") and condition.get("status") == "True"
+        for condition in mappings_in(status.get("conditions"))
+    )
+    return ended or spec.get("suspend") is True
 
 
 def _replicas(kind: str, spec: Mapping[str, Any]) -> int | None:

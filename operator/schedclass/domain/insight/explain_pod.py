@@ -1,13 +1,15 @@
 """Why a pod is where it is, or is nowhere."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from schedclass.domain import compliance, names
 from schedclass.domain.findings import Reason
 from schedclass.domain.insight.checks import Subject, Violation, pod_violations
 from schedclass.domain.insight.explanation import Step, namespace_steps
+from schedclass.domain.insight.foreseen import refusal
 from schedclass.domain.insight.preemption import preemption
+from schedclass.domain.insight.scheduler_sign import scheduler_missing
 from schedclass.domain.insight.simulation import Judgement, Simulator
 from schedclass.domain.insight.snapshot import Part, PodRecord, Scheduled
 from schedclass.domain.insight.world import World
@@ -37,9 +39,12 @@ class PodExplanation:
 def explain_pod(world: World, record: PodRecord) -> PodExplanation:
     """Explain a pod, whether it waits, runs or is only a template."""
     judgement = outcome = None
-    if world.snapshot.knows(Part.NODES) and not record.pod.finished:
+    refused = refusal(world, record)
+    if refused is not None:
+        outcome = f"admission would refuse it: {refused}"
+    elif world.snapshot.knows(Part.NODES) and not record.pod.finished:
         simulator = Simulator(world)
-        judgement = simulator.judge(record)
+        judgement = simulator.judge(_unplaced(world, record))
         outcome = _outcome(world, record, judgement, simulator)
     return PodExplanation(
         subject=Subject("Pod", record.pod.name, record.pod.namespace),
@@ -49,6 +54,13 @@ def explain_pod(world: World, record: PodRecord) -> PodExplanation:
         scheduler_says=record.scheduled,
         violations=pod_violations(world).get(record.key, ()) if record.running else (),
     )
+
+
+def _unplaced(world: World, record: PodRecord) -> PodRecord:
+    """A pod to judge: one of a template takes no place yet on the node that it names."""
+    if record.stored or any(other is record for other in world.snapshot.pods):
+        return record
+    return replace(record, pod=record.pod.on(""))
 
 
 def _steps(world: World, record: PodRecord) -> Iterator[Step]:
@@ -69,7 +81,7 @@ def _admission(world: World, record: PodRecord) -> Step:
     )
     rule, annotation = "Admission", record.pod.class_annotation
     if not record.stored:
-        return Step(rule, _foreseen(world, record, effective))
+        return _admission_to_come(world, record, effective)
     if effective is None:
         told = f'; its annotation names class "{annotation}"' if annotation else ""
         return Step(rule, f'it is scheduled by "{record.scheduler}"{told}', rests)
@@ -86,11 +98,24 @@ def _admission(world: World, record: PodRecord) -> Step:
     return Step(rule, says, rests)
 
 
+def _admission_to_come(world: World, record: PodRecord, effective: str | None) -> Step:
+    refused = refusal(world, record)
+    if refused is not None:
+        return Step("Admission", "it would be refused", findings=(refused,))
+    return Step("Admission", _foreseen(world, record, effective))
+
+
 def _foreseen(world: World, record: PodRecord, effective: str | None) -> str:
     if effective is None:
         return "no class applies, so admission would leave it as it is"
     if world.exists(effective) is False:
         return "the class does not exist, so admission would leave it as it is"
+    if record.pod.node_name and not record.mirror and not world.snapshot.knows(Part.NODES):
+        why = world.snapshot.unknown[Part.NODES]
+        return (
+            f'it names node "{record.pod.node_name}", which admission would refuse outside of '
+            f'class "{effective}"; whether it lies outside is not known: {why}'
+        )
     if record.pod.daemon and world.policy.exempt_daemon_sets:
         return "pods of DaemonSets are exempt, so admission would leave it as it is"
     return f'admission would pin it to "{effective}" and "{names.SCHEDULER_NAME}"'
@@ -99,6 +124,16 @@ def _foreseen(world: World, record: PodRecord, effective: str | None) -> str:
 def _outcome(world: World, record: PodRecord, judgement: Judgement, simulator: Simulator) -> str:
     if record.running:
         return _outcome_running(record, judgement)
+    missing = scheduler_missing(world.classes.get(judgement.class_name or ""))
+    told = _outcome_waiting(world, record, judgement, simulator)
+    if missing is None or judgement.gated:
+        return told
+    return f"{missing} Then: {told}"
+
+
+def _outcome_waiting(
+    world: World, record: PodRecord, judgement: Judgement, simulator: Simulator
+) -> str:
     if judgement.gated:
         return f"{Reason.SCHEDULING_GATED}: its scheduling gates must be removed first"
     if judgement.node:
@@ -115,18 +150,22 @@ def _outcome(world: World, record: PodRecord, judgement: Judgement, simulator: S
 
 def _outcome_running(record: PodRecord, judgement: Judgement) -> str:
     here = record.pod.node_name
+    it_is = f"it runs on {here}" if record.stored or record.phase else f"it names {here} itself"
     passed, total = len(judgement.feasible), len(judgement.verdicts)
     now = next((verdict for verdict in judgement.verdicts if verdict.node == here), None)
     if now is None:
-        return f"it runs on {here}, a node that is not known"
+        return f"{it_is}, a node that is not known"
     if now.passed:
-        return f"it runs on {here}; {passed} of {total} nodes would take it now, {here} too"
-    return f"it runs on {here}, which would not take it now: {now.rejections[0].message}"
+        return f"{it_is}; {passed} of {total} nodes would take it now, {here} too"
+    return f"{it_is}, which would not take it now: {now.rejections[0].message}"
 
 
 def _outcome_blind(world: World, record: PodRecord) -> str:
     if record.pod.finished:
         return f"it has finished ({record.phase}) and takes no place"
     why = world.snapshot.unknown.get(Part.NODES, "")
-    where = f"it runs on {record.pod.node_name}" if record.running else "it has no node"
+    where = "it has no node"
+    if record.running:
+        here = record.pod.node_name
+        where = f"it runs on {here}" if record.stored or record.phase else f"it names {here} itself"
     return f"{where}; what each node says of it is not known: {why}"

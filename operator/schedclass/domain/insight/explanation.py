@@ -7,6 +7,7 @@ from schedclass.domain import inheritance, names
 from schedclass.domain.findings import Finding
 from schedclass.domain.inheritance import Effective
 from schedclass.domain.insight.checks import Subject, Violation, why_drifted
+from schedclass.domain.insight.scheduler_sign import scheduler_missing
 from schedclass.domain.insight.snapshot import Part
 from schedclass.domain.insight.world import Health, World
 from schedclass.domain.namespaces import Namespace
@@ -60,10 +61,12 @@ def _outcome(world: World, name: str, effective: Effective) -> str:
         unsure = "" if world.snapshot.knows(Part.NAMESPACES) else ", as far as can be seen"
         return f"no class applies to namespace {name}{unsure}; its pods are not pinned"
     whence = "its own" if effective.origin == name else f"inherited from {effective.origin}"
+    missing = scheduler_missing(world.classes.get(effective.class_name))
     pinned = {
         Health.MISSING: "; the class does not exist, so new pods are not pinned",
         Health.INVALID: "; the class is invalid, so its pods stay Pending",
         Health.NO_NODES: "; it matches no node, so new pods stay Pending",
+        Health.UNSCHEDULED: f"; {missing}",
     }.get(world.health(effective.class_name), "")
     return f'class "{effective.class_name}" applies to namespace {name}, {whence}{pinned}'
 
@@ -167,10 +170,12 @@ def class_step(world: World, class_name: str) -> Step:
         return Step("Class", f'whether class "{class_name}" exists is not known: {why}', rests)
     if cls.spec is None:
         return Step("Class", f'class "{class_name}" is invalid', rests, cls.findings)
+    missing = scheduler_missing(cls)
+    found = cls.findings if missing is None else (*cls.findings, missing)
     if not world.snapshot.knows(Part.NODES):
         why = world.snapshot.unknown[Part.NODES]
         says = f'class "{class_name}" is valid; which nodes it matches is not known: {why}'
-        return Step("Class", says, rests, cls.findings)
+        return Step("Class", says, rests, found)
     matching = world.matching_nodes(class_name)
     ready = sum(record.node.takes_pods for record in matching)
     total = len(world.snapshot.nodes)
@@ -179,7 +184,7 @@ def class_step(world: World, class_name: str) -> Step:
         f'class "{class_name}" is valid{deleting}; it matches {len(matching)} of {total} '
         f"node{'' if total == 1 else 's'}, {ready} of them ready"
     )
-    return Step("Class", says, rests, cls.findings)
+    return Step("Class", says, rests, found)
 
 
 def _written_step(world: World, name: str) -> Step:

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from schedclass.domain import names
 from schedclass.domain.inheritance import Effective, effective_class
+from schedclass.domain.insight.scheduler_sign import scheduler_missing
 from schedclass.domain.insight.snapshot import (
     NamespaceRecord,
     NodeRecord,
@@ -46,6 +47,7 @@ class Health(StrEnum):
     INVALID = "InvalidSpec"
     DELETING = "Deleting"
     MISSING = "ClassNotFound"
+    UNSCHEDULED = "SchedulerMissing"
     UNKNOWN = "Unknown"
 
 
@@ -143,7 +145,7 @@ class World:
             return Health.INVALID
         if self.snapshot.knows(Part.NODES) and not self.matching_nodes(class_name):
             return Health.NO_NODES
-        return Health.READY
+        return Health.UNSCHEDULED if scheduler_missing(cls) is not None else Health.READY
 
     @cached_property
     def bound(self) -> Mapping[str, tuple[str, ...]]:
