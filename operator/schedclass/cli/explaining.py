@@ -1,11 +1,12 @@
 """`schedclass explain`: find what is meant, explain it, show it."""
 
 import sys
+from collections.abc import Sequence
 from typing import Final
 
 from schedclass.cli.commands import no_namespace, print_document, tell_unknown
 from schedclass.cli.options import Common, Output
-from schedclass.cli.problems import CliError, NotThere
+from schedclass.cli.problems import FAILED, CliError, NotThere
 from schedclass.cli.screen import Screen
 from schedclass.cli.source import load_world
 from schedclass.domain import names
@@ -32,30 +33,97 @@ _ALIASES: Final = {
     **dict.fromkeys(("job", "jobs"), "Job"),
     **dict.fromkeys(("app", "application"), "app"),
 }
+_GROUPS: Final = {
+    **dict.fromkeys(("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet"), "apps"),
+    "Job": "batch",
+    "SchedulingClass": names.GROUP,
+}
+"""API groups of the kinds that have one, as kubectl writes them behind the kind."""
 
 
-def explain(common: Common, kind: str, name: str) -> int:
-    """`schedclass explain KIND NAME`."""
-    what = _ALIASES.get(kind.lower())
-    if what is None:
-        known = "pod, namespace, class, deployment, statefulset, replicaset, daemonset, job, app"
-        raise CliError(f"cannot explain a {kind}; it can be one of {known}")
+def explain(common: Common, kind: str, named: Sequence[str]) -> int:
+    """`schedclass explain KIND NAME...`, or KIND/NAME... as kubectl prints it.
+
+    Raises:
+        CliError: no such kind, no name, or nothing can be gathered; one sentence.
+    """
+    asked = wanted(kind, named)
+    if len(asked) > 1 and common.output is not Output.TABLE:
+        raise CliError(f"-o {common.output.value} explains one object at a time")
+    kinds = {what for what, _ in asked}
     parts = set(Part) - {Part.EVENTS}
-    if what in ("Namespace", "SchedulingClass", "Pod"):
+    if kinds <= {"Namespace", "SchedulingClass", "Pod"}:
         parts -= {Part.WORKLOADS}
-    if what == "Namespace":
+    if kinds == {"Namespace"}:
         parts -= {Part.PODS}
     world = load_world(common, parts)
     if common.output is Output.TABLE:
         tell_unknown(world)
+    code = 0
+    for number, (what, name) in enumerate(asked):
+        if number:
+            Screen().line()
+        try:
+            _one(common, world, what, name)
+        except NotThere as error:
+            if len(asked) == 1:
+                raise
+            sys.stderr.write(f"error: {error}\n")
+            code = FAILED
+    return code
+
+
+def wanted(kind: str, named: Sequence[str]) -> list[tuple[str, str]]:
+    """Kind and name of all that is asked about.
+
+    Args:
+        kind: a kind, or a kind and a name joined by a slash.
+        named: names; after a KIND/NAME more of these.
+
+    Raises:
+        CliError: see `explain`.
+    """
+    if "/" not in kind:
+        what = _kind(kind)
+        if not named:
+            raise CliError(f"explain {kind}: which one? Write {kind} NAME or {kind}/NAME")
+        own = {name: name.partition("/") for name in named}
+        # `explain pod pod/web-0` says the same twice; the name of an application may have a slash.
+        return [
+            (what, rest if slash and what != "app" and _ALIASES.get(_bare(head)) == what else name)
+            for name, (head, slash, rest) in own.items()
+        ]
+    pairs = [one.partition("/") for one in (kind, *named)]
+    for head, slash, name in pairs:
+        if not (slash and name):
+            raise CliError(f"{head}{slash}: write KIND/NAME, for each of several too")
+    return [(_kind(head), name) for head, _, name in pairs]
+
+
+def _kind(text: str) -> str:
+    """The kind, of `deploy`, `deployments.apps` and `deployment.v1.apps` alike."""
+    what = _ALIASES.get(_bare(text))
+    group = text.lower().partition(".")[2]
+    known = _GROUPS.get(what or "", "")
+    if what is None or (group and known not in (group, group.partition(".")[2])):
+        kinds = "pod, namespace, class, deployment, statefulset, replicaset, daemonset, job, app"
+        raise CliError(f"cannot explain a {text}; it can be one of {kinds}")
+    return what
+
+
+def _bare(kind: str) -> str:
+    return kind.lower().partition(".")[0]
+
+
+def _one(common: Common, world: World, what: str, name: str) -> None:
     if what == "Namespace":
-        return _namespace(common, world, name)
-    if what == "SchedulingClass":
-        return _class(common, world, name)
-    namespace = _namespace_of(common)
-    if what == "Pod":
-        return _one_pod(common, world, _pod(world, namespace, name))
-    return _workload(common, world, what, namespace, name)
+        _namespace(common, world, name)
+    elif what == "SchedulingClass":
+        _class(common, world, name)
+    elif what == "Pod":
+        _one_pod(common, world, _pod(world, _namespace_of(common), name))
+    else:
+        _workload(common, world, what, _namespace_of(common), name)
 
 
 def _namespace_of(common: Common) -> str:
@@ -68,30 +136,28 @@ def _namespace_of(common: Common) -> str:
     return connection(common).namespace
 
 
-def _namespace(common: Common, world: World, name: str) -> int:
+def _namespace(common: Common, world: World, name: str) -> None:
     if world.tree.get(name) is None:
         raise NotThere(no_namespace(world, name))
     told = explain_namespace(world, name)
     if common.output is not Output.TABLE:
         print_document("NamespaceExplanation", world, common, {"explanation": told})
-        return 0
+        return
     from schedclass.cli.show_explain import show_namespace
 
     show_namespace(Screen(), told)
-    return 0
 
 
-def _class(common: Common, world: World, name: str) -> int:
+def _class(common: Common, world: World, name: str) -> None:
     told = explain_class(world, name)
     if told.usage.health is Health.MISSING and not (told.usage.uses or told.usage.overridden):
         raise NotThere(f"there is no SchedulingClass {name}, and nobody asks for it")
     if common.output is not Output.TABLE:
         print_document("ClassExplanation", world, common, {"explanation": told})
-        return 0
+        return
     from schedclass.cli.show_explain import show_class
 
     show_class(Screen(), told, whole=world.snapshot.knows(Part.NAMESPACES))
-    return 0
 
 
 def _pod(world: World, namespace: str, name: str) -> PodRecord:
@@ -146,18 +212,17 @@ def _is_of_app(record: PodRecord, name: str) -> bool:
     return labels.get(name_key) == plain and of_kind
 
 
-def _one_pod(common: Common, world: World, record: PodRecord) -> int:
+def _one_pod(common: Common, world: World, record: PodRecord) -> None:
     told, events = explain_pod(world, record), _events(common, record)
     if common.output is not Output.TABLE:
         print_document("PodExplanation", world, common, {"explanation": _body(told, events)})
-        return 0
+        return
     from schedclass.cli.show_explain import show_pod
 
     show_pod(Screen(), told, events)
-    return 0
 
 
-def _workload(common: Common, world: World, kind: str, namespace: str, name: str) -> int:
+def _workload(common: Common, world: World, kind: str, namespace: str, name: str) -> None:
     """Explain pods of one workload: those that wait first, as they are what is asked about."""
     records, makers, title = _members(world, kind, namespace, name)
     ordered = sorted(records, key=lambda r: (r.running, r.created, r.pod.name))
@@ -174,11 +239,10 @@ def _workload(common: Common, world: World, kind: str, namespace: str, name: str
             "missing": told.missing,
         }
         print_document("WorkloadExplanation", world, common, body)
-        return 0
+        return
     from schedclass.cli.show_workload import show_workload
 
     show_workload(Screen(), title, ordered, told, makers_say, lambda r: _events(common, r))
-    return 0
 
 
 def _makers_say(

@@ -93,8 +93,8 @@ def explain(
     kind: Annotated[
         str,
         typer.Argument(
-            metavar="KIND",
-            help="pod, namespace, class, deployment, statefulset, job, app...",
+            metavar="KIND[/NAME]",
+            help="pod, namespace, class, deployment, statefulset, job, app..., or pod/web-0",
             autocompletion=lambda: [
                 "pod",
                 "namespace",
@@ -105,7 +105,10 @@ def explain(
             ],
         ),
     ],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Its name; of an app KIND/NAME too.")],
+    name: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="Its name, or several; of an app KIND/NAME too."),
+    ] = None,
 ) -> int:
     """Tell step by step why something is as it is: rules, objects they rest on, nodes, scores.
 
@@ -113,7 +116,7 @@ def explain(
     """
     from schedclass.cli import explaining
 
-    return explaining.explain(common, kind, name)
+    return explaining.explain(common, kind, name or ())
 
 
 @app.command()

@@ -269,3 +269,56 @@ async def test_the_controller_s_own_word_is_told(tmp_path: Path) -> None:
         "involvedObject.name=w,involvedObject.uid=uid-w,reason=FailedCreate",
         "involvedObject.name=w-1,involvedObject.uid=uid-rs,reason=FailedCreate",
     ]
+
+
+# --- names as kubectl writes them --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("what", "head"),
+    [
+        (("pod/w-0",), "Pod tenant-a/w-0"),
+        (("pods/w-0",), "Pod tenant-a/w-0"),
+        (("pod", "pod/w-0"), "Pod tenant-a/w-0"),
+        (("statefulset.apps/w",), "StatefulSet tenant-a/w: 1 of 1 pods exist"),
+        (("statefulsets.v1.apps", "w"), "StatefulSet tenant-a/w: 1 of 1 pods exist"),
+        (("sts/w",), "StatefulSet tenant-a/w: 1 of 1 pods exist"),
+        (("namespace/tenant-a",), "Namespace tenant-a"),
+        (("schedulingclass.cozystack.io/dc-west",), "SchedulingClass dc-west"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_objects_are_named_as_kubectl_prints_them(what: tuple[str, ...], head: str) -> None:
+    done = explain(namespace(), dc_west(), workload("StatefulSet"), running("w-0"), what=what)
+    assert done.code == 0
+    assert done.out.startswith(head)
+
+
+def test_several_objects_are_explained_one_after_the_other() -> None:
+    given = (namespace(), dc_west(), workload("StatefulSet", replicas=2), running("w-0"))
+    done = explain(*given, running("w-1"), what=("pod", "w-0", "nowhere", "w-1"))
+    heads = [line for line in done.out.splitlines() if line.startswith("Pod ")]
+    assert heads == ["Pod tenant-a/w-0", "Pod tenant-a/w-1"]
+    assert "error: there is no pod tenant-a/nowhere" in done.err
+    assert done.code == 2
+    mixed = explain(*given, what=("ns/tenant-a", "sts/w"))
+    assert "Namespace tenant-a\n" in mixed.out
+    assert "StatefulSet tenant-a/w: 1 of 2 pods exist" in mixed.out
+
+
+@pytest.mark.parametrize(
+    ("what", "sentence"),
+    [
+        (("pod",), "explain pod: which one? Write pod NAME or pod/NAME"),
+        (("pod/",), "write KIND/NAME"),
+        (("pod/w-0", "w-1"), "w-1: write KIND/NAME, for each of several too"),
+        (("deployment.batch/w",), "cannot explain a deployment.batch; it can be one of pod, "),
+        (("configmap/w",), "cannot explain a configmap; it can be one of pod, "),
+        (("pod", "web"), "there is no pod tenant-a/web; use -n for another namespace"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_names_nothing_ends_with_one_sentence(what: tuple[str, ...], sentence: str) -> None:
+    done = explain(namespace(), dc_west(), running("w-0"), what=what)
+    assert (done.code, done.out) == (2, "")
+    assert sentence in done.err.splitlines()[-1]
