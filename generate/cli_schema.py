@@ -95,7 +95,11 @@ def documents() -> dict[str, type[BaseModel]]:
         "PodExplained", __base__=model_of(PodExplanation), events=(list[str], Field(...))
     )
     summary = create_model(
-        "CheckSummary", __config__=_CONFIG, violations=(int, ...), examined=(numbers, ...)
+        "CheckSummary",
+        __config__=_CONFIG,
+        violations=(int, ...),
+        notes=(int, ...),
+        examined=(numbers, ...),
     )
     made = [
         _document("TenantTree", namespaces=(list[model_of(TreeRow)], ...)),  # type: ignore[misc]
@@ -116,11 +120,13 @@ def documents() -> dict[str, type[BaseModel]]:
             "CheckReport",
             summary=(summary, ...),
             violations=(violations, ...),
+            notes=(violations, ...),
             notJudged=(list[str], ...),
         ),
         _document(
             "Simulation",
             changes=(list[str], ...),
+            findings=(violations, ...),
             impact=(model_of(Impact) | None, ...),
             groups=(list[model_of(Group)], ...),  # type: ignore[misc]
             summary=(numbers, ...),

@@ -6,14 +6,16 @@ from typing import Any, Final
 
 from schedclass.cli.documents import document, text_of
 from schedclass.cli.options import Common, Output
-from schedclass.cli.problems import FOUND, NotThere
+from schedclass.cli.problems import FOUND, CliError, NotThere
 from schedclass.cli.screen import Screen
 from schedclass.cli.source import load_world
 from schedclass.domain.insight import checks
 from schedclass.domain.insight.checks import CheckReport
+from schedclass.domain.insight.narrowing import usage_within
 from schedclass.domain.insight.snapshot import Part
 from schedclass.domain.insight.tenant_tree import TreeFilter, tenant_tree
 from schedclass.domain.insight.world import Health, World
+from schedclass.domain.near import did_you_mean
 
 CLUSTER_PARTS: Final = frozenset(set(Part) - {Part.WORKLOADS, Part.EVENTS})
 
@@ -32,8 +34,21 @@ def tell_unknown(world: World) -> None:
 def no_namespace(world: World, name: str) -> str:
     """The sentence about a namespace that is not there."""
     if world.snapshot.knows(Part.NAMESPACES):
-        return f"there is no namespace {name}"
+        return f"there is no namespace {name}{did_you_mean(name, world.namespaces)}"
     return f"namespace {name} cannot be seen: {world.snapshot.unknown[Part.NAMESPACES]}"
+
+
+def only_namespace(common: Common, world: World) -> str:
+    """The namespace of `-n` to which an answer is restricted; empty for all of them.
+
+    Raises:
+        NotThere: there is none of that name. Where namespaces are not all known there may be.
+    """
+    if not common.namespace or common.all_namespaces:
+        return ""
+    if common.namespace not in world.namespaces and world.snapshot.knows(Part.NAMESPACES):
+        raise NotThere(no_namespace(world, common.namespace))
+    return common.namespace
 
 
 def tree(common: Common, *, root: str, **wanted: Any) -> int:
@@ -41,7 +56,11 @@ def tree(common: Common, *, root: str, **wanted: Any) -> int:
     world = load_world(common, CLUSTER_PARTS)
     if root and root not in world.namespaces:
         raise NotThere(no_namespace(world, root))
-    rows = tenant_tree(world, TreeFilter(root=root, **wanted))
+    only = only_namespace(common, world)
+    if root and only not in ("", root):
+        raise CliError(f"{root} and -n {only} name two namespaces; give one of them")
+    unseen = bool(only) and only not in world.namespaces
+    rows = () if unseen else tenant_tree(world, TreeFilter(root=root or only, **wanted))
     if common.output is not Output.TABLE:
         print_document("TenantTree", world, common, {"namespaces": rows})
         return 0
@@ -56,12 +75,10 @@ def tree(common: Common, *, root: str, **wanted: Any) -> int:
     return 0
 
 
-def check(common: Common) -> int:
+def check(common: Common, *, strict: bool) -> int:
     """`schedclass check`."""
     world = load_world(common, CLUSTER_PARTS)
-    report = checks.check(world)
-    if common.namespace and not common.all_namespaces:
-        report = _within(report, common.namespace)
+    report = checks.check(world, only_namespace(common, world))
     if common.output is Output.TABLE:
         from schedclass.cli.show_check import show_check
 
@@ -69,22 +86,18 @@ def check(common: Common) -> int:
         show_check(Screen(), report)
     else:
         print_document("CheckReport", world, common, _report(report))
-    return FOUND if report.violations else 0
-
-
-def _within(report: CheckReport, namespace: str) -> CheckReport:
-    kept = tuple(
-        violation
-        for violation in report.violations
-        if namespace in (violation.subject.namespace, violation.subject.name)
-    )
-    return CheckReport(kept, report.examined, report.unjudged)
+    return FOUND if report.violations or (strict and report.notes) else 0
 
 
 def _report(report: CheckReport) -> dict[str, Any]:
     return {
-        "summary": {"violations": len(report.violations), "examined": report.examined},
+        "summary": {
+            "violations": len(report.violations),
+            "notes": len(report.notes),
+            "examined": report.examined,
+        },
         "violations": report.violations,
+        "notes": report.notes,
         "notJudged": report.unjudged,
     }
 
@@ -96,12 +109,16 @@ def usage(common: Common, class_name: str) -> int:
     world = load_world(common, CLUSTER_PARTS)
     used = usage_of(world, class_name)
     if used.health is Health.MISSING and not (used.uses or used.overridden):
-        raise NotThere(f"there is no SchedulingClass {class_name}, and nobody asks for it")
+        near = did_you_mean(class_name, world.classes)
+        raise NotThere(f"there is no SchedulingClass {class_name}, and nobody asks for it{near}")
+    only = only_namespace(common, world)
+    if only:
+        used = usage_within(used, only)
     if common.output is not Output.TABLE:
         print_document("ClassUsage", world, common, {"usage": used})
         return 0
     from schedclass.cli.show_explain import show_usage
 
     tell_unknown(world)
-    show_usage(Screen(), used, whole=world.snapshot.knows(Part.NAMESPACES))
+    show_usage(Screen(), used, whole=world.snapshot.knows(Part.NAMESPACES) and not only)
     return 0

@@ -3,16 +3,30 @@
 import gc
 import signal
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from schedclass import __version__
-from schedclass.cli.options import Common, command
+from schedclass.cli.options import Common, namespaced
 from schedclass.cli.problems import FAILED, CliError
+
+
+class _Commands(TyperGroup):
+    """The commands; what is wrong with an option is told without the words of the checker."""
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - as the class above has it
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
 
 app = typer.Typer(
     name="schedclass",
+    cls=_Commands,
     help="Where the pods of a tenant may run, why they are where they are, and what if.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -37,7 +51,7 @@ def _root(
 
 
 @app.command()
-@command
+@namespaced("Only this one and what is below it, as NAMESPACE; default: all.")
 def tree(
     common: Common,
     root: Annotated[
@@ -75,19 +89,26 @@ def tree(
 
 
 @app.command()
-@command
-def check(common: Common) -> int:
+@namespaced("Only this one, its pods and its class; default: all.")
+def check(
+    common: Common,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Let notes, such as overridden wishes, fail as well.")
+    ] = False,
+) -> int:
     """List everything that is not as its class wants it; exit code 1 if there is anything.
+
+    What may be meant as it is, such as a wish that an ancestor overrides, is noted apart.
 
     kubectl schedclass check -A
     """
     from schedclass.cli import commands
 
-    return commands.check(common)
+    return commands.check(common, strict=strict)
 
 
 @app.command()
-@command
+@namespaced("Of what is explained; default: the context's, or `default`.")
 def explain(
     common: Common,
     kind: Annotated[
@@ -120,7 +141,7 @@ def explain(
 
 
 @app.command()
-@command
+@namespaced("Show only what concerns this one; all pods are placed. Default: all.")
 def simulate(
     common: Common,
     set_class: Annotated[
@@ -145,7 +166,8 @@ def simulate(
 ) -> int:
     """Place pods without touching the cluster; say what a change would do.
 
-    Exit code 1 if a pod finds no node, or a running pod would break its class.
+    Exit code 1 if a pod finds no node, a running pod would break its class, or a class that new
+    pods would have is not there, not valid or matches no node.
 
     kubectl schedclass simulate -f nodes.yaml -f class.yaml -f deployment.yaml
     """
@@ -161,7 +183,7 @@ def simulate(
 
 
 @app.command()
-@command
+@namespaced("Only the use by this one; default: all.")
 def usage(
     common: Common,
     class_name: Annotated[str, typer.Argument(metavar="CLASS", help="Its name.")],
@@ -176,7 +198,7 @@ def usage(
 
 
 @app.command()
-@command
+@namespaced("Read this one where rights do not reach further; the page shows all that can be seen.")
 def report(
     common: Common,
     output: Annotated[

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from schedclass.cli.problems import CliError
+
 
 class Output(StrEnum):
     """How results are printed."""
@@ -31,10 +33,10 @@ class Common:
     ] = Output.TABLE
     namespace: Annotated[
         str,
-        _option("--namespace", "-n", metavar="NAME", say="Default: the context's, or `default`."),
+        _option("--namespace", "-n", metavar="NAME", say="Only this namespace; default: all."),
     ] = ""
     all_namespaces: Annotated[
-        bool, typer.Option("--all-namespaces", "-A", help="Look at all namespaces.")
+        bool, typer.Option("--all-namespaces", "-A", help="All namespaces, whatever -n says.")
     ] = False
     kubeconfig: Annotated[
         str,
@@ -81,23 +83,55 @@ class Common:
         """Whether no cluster is asked."""
         return bool(self.filename) and not self.live
 
+    def refuse_meaningless(self, *, reads_besides: bool = False) -> None:
+        """Refuse options that would be ignored.
+
+        Args:
+            reads_besides: whether manifests are read that `-f` does not name.
+
+        Raises:
+            CliError: an option says nothing without another one that is missing; one sentence.
+        """
+        if self.recursive and not (self.filename or reads_besides):
+            raise CliError("-R means nothing without -f: name the folder with -f")
+        if self.live and not self.filename:
+            raise CliError("--live means nothing without -f: it lays manifests over a cluster")
+        for option, value in (("--kubeconfig", self.kubeconfig), ("--context", self.context)):
+            if value and self.offline:
+                raise CliError(
+                    f"{option} means nothing with -f, which asks no cluster; add --live to ask it"
+                )
+
     @property
     def files(self) -> tuple[str, ...]:
         """The paths of `-f`."""
         return tuple(self.filename or ())
 
 
-def command(function: Callable[..., int]) -> Callable[..., None]:
+def namespaced(said: str) -> Callable[[Callable[..., int]], Callable[..., None]]:
+    """`command` with another help text of `-n`, for a command that takes it otherwise."""
+    option = Annotated[str, _option("--namespace", "-n", metavar="NAME", say=said)]
+    return lambda function: command(function, namespace=option)
+
+
+def command(function: Callable[..., int], **instead: Any) -> Callable[..., None]:
     """Make a command of a function that takes `common` and its own parameters.
 
     The common options follow the command's own, which replace those of the same name; what the
     function returns is the exit code.
+
+    Args:
+        function: the command.
+        instead: annotations of common options that differ for this command, by name.
     """
     own = [p for p in inspect.signature(function).parameters.values() if p.name != "common"]
     taken = {parameter.name for parameter in own}
     shared = [
         inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=field.default,
+            annotation=instead.get(field.name, field.type),
         )
         for field in fields(Common)
         if field.name not in taken
@@ -106,6 +140,7 @@ def command(function: Callable[..., int]) -> Callable[..., None]:
     @functools.wraps(function)
     def run(**given: Any) -> None:
         common = Common(**{parameter.name: given.pop(parameter.name) for parameter in shared})
+        common.refuse_meaningless(reads_besides=bool(given.get("change")))
         raise typer.Exit(function(common=common, **given))
 
     run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]

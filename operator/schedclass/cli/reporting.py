@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from schedclass.cli.commands import CLUSTER_PARTS, tell_unknown
+from schedclass.cli.commands import CLUSTER_PARTS, only_namespace, tell_unknown
 from schedclass.cli.options import Common
 from schedclass.cli.problems import CliError
 from schedclass.cli.source import load_world
@@ -34,6 +34,7 @@ def report(common: Common, output: str, as_of: str) -> int:
     check_target(output)  # before a minute goes into reading a cluster
     date = date_of(as_of, live=not common.offline)
     world = load_world(common, CLUSTER_PARTS)
+    only_namespace(common, world)  # a name that is not there is a slip, whatever it is for
     from schedclass.cli.show_report import page
     from schedclass.domain.insight.report import report as report_of
 

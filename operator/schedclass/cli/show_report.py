@@ -46,6 +46,7 @@ TITLES: Final = {
     ViolationKind.CLASS: "Classes that do not work",
     ViolationKind.INHERITANCE: "Tenants whose wish or ancestor does not count",
     ViolationKind.DRIFT: "Namespaces that do not carry what was decided",
+    ViolationKind.MANIFEST: "Objects that do not count as they were given",
 }
 
 

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from schedclass.cli.screen import Cell, Screen, count
 from schedclass.cli.show_explain import show_judgement
+from schedclass.domain.compliance import ViolationKind
+from schedclass.domain.insight.checks import Violation
 from schedclass.domain.insight.impact import Impact, Outcome
 from schedclass.domain.insight.trial import Group
 
@@ -44,9 +46,19 @@ def _why(message: str, preempted: Sequence[str]) -> str:
     return f"after ending {', '.join(preempted)}" if preempted else message
 
 
-def show_impact(screen: Screen, told: Impact, changes: Sequence[str]) -> None:
+def show_findings(screen: Screen, findings: Sequence[Violation]) -> None:
+    """What is wrong with classes and with what was given, a sentence each."""
+    for violation in findings[:LINES_SHOWN]:
+        style = "warn" if violation.is_note else "bad"
+        of_object = violation.kind is ViolationKind.MANIFEST or bool(violation.finding.path)
+        subject = f"{violation.subject}: " if of_object else ""
+        screen.line(("! ", style), f"{subject}{violation.finding}")
+    if len(findings) > LINES_SHOWN:
+        screen.line((f"  … {len(findings) - LINES_SHOWN} more; -o json has all", "dim"))
+
+
+def show_impact(screen: Screen, told: Impact) -> None:
     """What the changes do."""
-    screen.line(("What if: ", "head"), "; ".join(changes))
     screen.heading(count(len(told.tenants), "tenant touched", "tenants touched"))
     if told.tenants:
         screen.table(

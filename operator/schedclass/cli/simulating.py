@@ -3,17 +3,28 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
-from schedclass.cli.commands import print_document, tell_unknown
+from schedclass.cli.commands import only_namespace, print_document, tell_unknown
 from schedclass.cli.options import Common, Output
 from schedclass.cli.problems import FOUND, CliError
 from schedclass.cli.screen import Screen
 from schedclass.cli.source import load_snapshot, policy_of, snapshot_of_manifests
 from schedclass.domain.insight import changes, trial
 from schedclass.domain.insight.changes import ChangeError
-from schedclass.domain.insight.impact import displaced, impact
+from schedclass.domain.insight.checks import Violation
+from schedclass.domain.insight.consequences import (
+    Wishes,
+    consequences,
+    faults_of,
+    ignored_wishes,
+    uncertain,
+    without_effect,
+)
+from schedclass.domain.insight.impact import Impact, displaced, impact
+from schedclass.domain.insight.narrowing import groups_within, impact_within
 from schedclass.domain.insight.snapshot import Part, Snapshot
+from schedclass.domain.insight.trial import Group
 from schedclass.domain.insight.world import World
 
 PARTS: Final = frozenset(set(Part) - {Part.EVENTS, Part.WORKLOADS})
@@ -37,8 +48,12 @@ class WhatIf:
 
 
 def simulate(common: Common, what_if: WhatIf) -> int:
-    """`schedclass simulate`; exit code 1 if a pod finds no node or a running one breaks."""
-    policy = policy_of(common)
+    """`schedclass simulate`.
+
+    Exit code 1 if a pod finds no node, a running one breaks, or something is wrong with classes
+    that pods to come would have, or with the objects that were given.
+    """
+    policy, wishes = policy_of(common), wishes_of(what_if)
     given = None
     if what_if.change:
         given = snapshot_of_manifests(tuple(what_if.change), common)
@@ -48,36 +63,104 @@ def simulate(common: Common, what_if: WhatIf) -> int:
     told = _described(what_if)
     before = World(displaced(base), policy)
     after = World(_changed(World(base, policy), given, what_if), policy) if told else before
+    only = only_namespace(common, after)
     groups = trial.run(after)
     effects = impact(before, after, groups) if told else None
-    caveats = trial.caveats(after)
-    unplaced = sum(len(group.placements) - group.placed for group in groups)
+    findings = _findings(before, after, wishes, given, groups)
+    caveats = (*trial.caveats(after), *uncertain(after, wishes))
+    if only:
+        groups = groups_within(groups, only)
+        effects = effects and impact_within(effects, only)
     if common.output is not Output.TABLE:
-        body = {
-            "changes": told,
-            "impact": effects,
-            "groups": groups,
-            "summary": {
-                "pods": sum(len(group.placements) for group in groups),
-                "placed": sum(group.placed for group in groups),
-            },
-            "notModelled": caveats,
-        }
+        body = _body(told, effects, findings, groups, caveats)
         print_document("Simulation", after, common, body)
     else:
-        from schedclass.cli.show_simulation import show_impact, show_simulation
-
         tell_unknown(after)
-        screen = Screen()
-        if effects is not None:
-            show_impact(screen, effects, told)
-        if groups:
-            show_simulation(screen, groups)
-        elif effects is None:
-            sys.stderr.write("note: no pod waits for a node, and no workload wants one\n")
+        _show(told, effects, findings, groups)
         for caveat in caveats:
             sys.stderr.write(f"note: {caveat}\n")
-    return FOUND if unplaced or (effects is not None and effects.breaking) else 0
+    unplaced = any(group.placed < len(group.placements) for group in groups)
+    wrong = any(not finding.is_note for finding in findings)
+    return FOUND if unplaced or wrong or (effects is not None and effects.breaking) else 0
+
+
+def _findings(
+    before: World,
+    after: World,
+    wishes: Wishes,
+    given: Snapshot | None,
+    groups: Sequence[Group],
+) -> tuple[Violation, ...]:
+    placing = {p.pod.partition("/")[0] for group in groups for p in group.placements}
+    changed: set[str] = set()
+    if given is not None:
+        changed = {record.namespace.name for record in given.namespaces if not record.implied}
+        changed |= {tenant.target for tenant in given.tenants}
+    return (
+        *consequences(before, after, wishes, placing),
+        *without_effect(before, after, wishes),
+        *ignored_wishes(after, changed - set(wishes)),
+        *faults_of(before, after, changed),
+    )
+
+
+def _body(
+    told: Sequence[str],
+    effects: Impact | None,
+    findings: Sequence[Violation],
+    groups: Sequence[Group],
+    caveats: Sequence[str],
+) -> dict[str, Any]:
+    return {
+        "changes": told,
+        "findings": findings,
+        "impact": effects,
+        "groups": groups,
+        "summary": {
+            "pods": sum(len(group.placements) for group in groups),
+            "placed": sum(group.placed for group in groups),
+        },
+        "notModelled": caveats,
+    }
+
+
+def _show(
+    told: Sequence[str],
+    effects: Impact | None,
+    findings: Sequence[Violation],
+    groups: Sequence[Group],
+) -> None:
+    from schedclass.cli.show_simulation import show_findings, show_impact, show_simulation
+
+    screen = Screen()
+    if told:
+        screen.line(("What if: ", "head"), "; ".join(told))
+    if findings and told:
+        screen.line()
+    show_findings(screen, findings)
+    if findings and groups and not told:
+        screen.line()
+    if effects is not None:
+        show_impact(screen, effects)
+    if groups:
+        show_simulation(screen, groups)
+    elif effects is None:
+        sys.stderr.write("note: no pod waits for a node, and no workload wants one\n")
+
+
+def wishes_of(what_if: WhatIf) -> dict[str, str | None]:
+    """The class that each tenant is given by `--set-class`, None for none.
+
+    Raises:
+        CliError: one is not written as it should be, or a tenant is given twice.
+    """
+    wishes: dict[str, str | None] = {}
+    for change in what_if.set_class:
+        tenant, class_name = _wish(change)
+        if tenant in wishes:
+            raise CliError(f"--set-class gives {tenant} a class twice; give it one")
+        wishes[tenant] = class_name
+    return wishes
 
 
 def _described(what_if: WhatIf) -> list[str]:
@@ -95,8 +178,7 @@ def _changed(world: World, given: Snapshot | None, what_if: WhatIf) -> Snapshot:
     if given is not None:
         snapshot = changes.overlay(snapshot, replace(given, origin=""))
     try:
-        for change in what_if.set_class:
-            tenant, class_name = _wish(change)
+        for tenant, class_name in wishes_of(what_if).items():
             snapshot = changes.set_class(World(snapshot, policy), tenant, class_name)
         for name in what_if.remove_node:
             snapshot = changes.remove_node(snapshot, name)

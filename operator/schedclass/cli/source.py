@@ -9,10 +9,13 @@ from schedclass.cli.options import Common
 from schedclass.cli.problems import InputError
 from schedclass.cli.progress import Progress
 from schedclass.domain import names
-from schedclass.domain.findings import Reason
+from schedclass.domain.findings import Finding, Reason
 from schedclass.domain.insight.assembly import DEFAULT_NAMESPACE, Assembly, MalformedObject
 from schedclass.domain.insight.snapshot import Part, Snapshot
 from schedclass.domain.insight.world import Policy, World
+
+DECIDING = (names.KIND, "Namespace")
+"""Kinds of which a field that does not count changes who is pinned where."""
 
 PROBLEMS_SHOWN = 20
 NOTES_SHOWN = 50
@@ -108,10 +111,14 @@ def snapshot_of_manifests(paths: tuple[str, ...], common: Common) -> Snapshot:
         progress.begin("objects")
         for manifest in manifests.read_all(paths, recursive=common.recursive, say=notes.say):
             progress.advance(1)
-            for sentence in fields.unknown_fields(manifest.obj):
+            unknown = list(fields.unknown_fields(manifest.obj))
+            for sentence in unknown:
                 notes.say(f"{manifest.origin}: {sentence}")
             try:
                 assembly.add(manifest.obj, manifest.origin)
+                if manifest.obj.get("kind") in DECIDING:
+                    for sentence in unknown:
+                        assembly.fault(manifest.obj, Finding(Reason.UNSUPPORTED_FIELD, sentence))
             except MalformedObject as error:
                 problems.append(f"{manifest.origin}: {error}")
     if problems:

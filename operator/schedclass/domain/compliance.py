@@ -22,6 +22,7 @@ class ViolationKind(StrEnum):
     CLASS = "class"
     INHERITANCE = "inheritance"
     DRIFT = "drift"
+    MANIFEST = "manifest"
 
 
 COUNTED_KINDS: Final = (

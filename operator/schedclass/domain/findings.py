@@ -42,6 +42,11 @@ class Reason(StrEnum):
     NEGATIVE_SELECTOR = "NegativeSelector"
     SELF_ASSIGNABLE_LABELS = "SelfAssignableLabels"
     UNSUPPORTED_FIELD = "UnsupportedField"
+    EMPTY_SPEC = "EmptySpec"
+
+    # Objects as they were given
+    INVALID_OBJECT = "InvalidObject"
+    UNKNOWN_KEY = "UnknownKey"
 
     # Inheritance
     CLASS_INHERITED = "ClassInherited"

@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from schedclass.domain import names
+from schedclass.domain.findings import Finding
 from schedclass.domain.insight.creation import as_created, pod_of_template
+from schedclass.domain.insight.given import object_findings, stray_keys
 from schedclass.domain.insight.snapshot import (
+    Fault,
     NamespaceRecord,
     NodeRecord,
     Part,
@@ -64,6 +67,7 @@ class Assembly:
     _pods: dict[str, PodRecord | Mapping[str, Any]] = field(default_factory=dict)
     _workloads: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     _priorities: dict[str, int] = field(default_factory=dict)
+    _faults: dict[tuple[str, str, str], list[Finding]] = field(default_factory=dict)
 
     def add(self, obj: Mapping[str, Any], origin: str = "") -> None:
         """Take in one object (no list).
@@ -77,6 +81,7 @@ class Assembly:
         """
         kind, group = str(obj.get("kind") or ""), _group(obj.get("apiVersion"))
         take = self._taker(kind, group)
+        self._look_at(obj)
         if take is None:
             self.unused[kind or "(no kind)"] += 1
             return
@@ -99,6 +104,15 @@ class Assembly:
             # Readers below trust the shape of maps and lists; what they stumble over is the input.
             at = f"{place}/{name}" if place else name
             raise MalformedObject(f"{kind} {at}: {error}") from error
+
+    def fault(self, obj: Mapping[str, Any], finding: Finding) -> None:
+        """Keep what is wrong with an object, until an object of its name is added once more."""
+        self._faults.setdefault(_key(obj), []).append(finding)
+
+    def _look_at(self, obj: Mapping[str, Any]) -> None:
+        self._faults.pop(_key(obj), None)
+        for finding in object_findings(obj):
+            self.fault(obj, finding)
 
     def forget(self, kind: str) -> None:
         """Take back all objects of a kind, to read them once more."""
@@ -141,6 +155,9 @@ class Assembly:
             workloads=tuple(workloads),
             unknown=dict(unknown),
             origin=origin,
+            faults=tuple(
+                Fault(*key, finding) for key, found in self._faults.items() for finding in found
+            ),
         )
 
     def _taker(self, kind: str, group: str) -> Callable[[Mapping[str, Any], str], None] | None:
@@ -175,7 +192,8 @@ class Assembly:
             raise MalformedObject("metadata.labels: must be a map of strings")
         texts = {str(label): str(value) for label, value in labels.items()}
         texts.setdefault(names.NAMESPACE_NAME, key)  # the API server sees to it
-        self._namespaces[key] = NamespaceRecord(parse_namespace(obj), texts)
+        stray = tuple(stray_keys(obj["metadata"]))
+        self._namespaces[key] = NamespaceRecord(parse_namespace(obj), texts, stray=stray)
 
     def _take_class(self, obj: Mapping[str, Any], key: str) -> None:
         self.given.add(Part.CLASSES)
@@ -272,6 +290,14 @@ def _replicas(kind: str, spec: Mapping[str, Any]) -> int | None:
         raise MalformedObject(f"spec.{field_name}: must be a whole number of pods")
     completions = spec.get("completions")
     return min(value, completions) if isinstance(completions, int) else value
+
+
+def _key(obj: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Kind, name and namespace of an object as it calls itself."""
+    metadata = obj.get("metadata")
+    named = metadata if isinstance(metadata, Mapping) else {}
+    name, namespace = named.get("name"), named.get("namespace")
+    return str(obj.get("kind") or ""), str(name or ""), str(namespace or "")
 
 
 def _group(api_version: object) -> str:

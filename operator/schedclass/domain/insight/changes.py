@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
+from schedclass.domain import names
 from schedclass.domain.insight.snapshot import (
+    Fault,
     NamespaceRecord,
     NodeRecord,
     Part,
@@ -13,6 +15,7 @@ from schedclass.domain.insight.snapshot import (
 )
 from schedclass.domain.insight.world import World
 from schedclass.domain.namespaces import is_writable_class_name
+from schedclass.domain.near import did_you_mean
 
 T = TypeVar("T")
 
@@ -47,8 +50,19 @@ def overlay(base: Snapshot, changed: Snapshot) -> Snapshot:
         classes=_merged(base.classes, changed.classes, lambda cls: cls.name),
         pods=_merged(base.pods, changed.pods, lambda record: record.key),
         workloads=_merged(base.workloads, changed.workloads, lambda workload: workload.key),
+        faults=(
+            *(fault for fault in base.faults if not _given_anew(fault, changed)),
+            *changed.faults,
+        ),
         origin=f"{base.origin}, changed by {changed.origin}" if changed.origin else base.origin,
     )
+
+
+def _given_anew(fault: Fault, changed: Snapshot) -> bool:
+    if fault.kind == names.KIND:
+        return any(cls.name == fault.name for cls in changed.classes)
+    given = (r.namespace.name for r in changed.namespaces if not r.implied)
+    return fault.kind == "Namespace" and fault.name in given
 
 
 def of_workloads(known: Iterable[Workload], wanted: Iterable[Workload]) -> tuple[Workload, ...]:
@@ -93,7 +107,8 @@ def set_class(world: World, name: str, class_name: str | None) -> Snapshot:
     """
     record = world.namespaces.get(name)
     if record is None:
-        raise ChangeError(f"there is no namespace {name} to give a class to")
+        near = did_you_mean(name, world.namespaces)
+        raise ChangeError(f"there is no namespace {name} to give a class to{near}")
     if class_name is not None and not is_writable_class_name(class_name):
         raise ChangeError(f'"{class_name}" is no class name')
     snapshot, ns = world.snapshot, record.namespace

@@ -1,17 +1,25 @@
 """Everything in a snapshot that is not as the classes want it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Final
 
-from schedclass.domain import compliance, inheritance
+from schedclass.domain import compliance, inheritance, names
 from schedclass.domain.compliance import ViolationKind
 from schedclass.domain.findings import Finding, Reason, Severity
 from schedclass.domain.inheritance import NamespaceKeys, desired_keys
 from schedclass.domain.insight.snapshot import Part, PodRecord
 from schedclass.domain.insight.world import Health, World
+from schedclass.domain.near import did_you_mean
+from schedclass.domain.podfields import ClassSpec
 from schedclass.domain.scheduling import Decisions, Scope
 from schedclass.domain.schedulingclass import SchedulingClass
+
+NOTES: Final = frozenset(
+    {Reason.OVERRIDE_IGNORED, Reason.EMPTY_SPEC, Reason.UNKNOWN_KEY, Reason.ALREADY_RIGHT}
+)
+"""What may be meant as it is, and may stay so for ever: worth a look, and nothing is broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,33 +57,85 @@ class Violation:
     class_name: str = ""
     node: str = ""
 
+    @property
+    def is_note(self) -> bool:
+        """Whether it is told only, and fails nothing."""
+        return self.finding.reason in NOTES
+
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """All violations, and what could not be judged."""
+    """What was found.
+
+    Attributes:
+        violations: what is not as it should be.
+        notes: what may be meant so, see `NOTES`.
+        examined: how many objects were judged, by kind.
+        unjudged: what could not be judged, a sentence each.
+    """
 
     violations: tuple[Violation, ...]
+    notes: tuple[Violation, ...] = ()
     examined: dict[str, int] = field(default_factory=dict)
     unjudged: tuple[str, ...] = ()
 
 
-def check(world: World) -> CheckReport:
-    """Find all violations, in the order classes, namespaces, pods; each group by name."""
+def check(world: World, namespace: str = "") -> CheckReport:
+    """Find everything, in the order manifests, classes, namespaces, pods; each group by name.
+
+    Args:
+        world: what is judged.
+        namespace: judge only this one: itself, its pods, and the classes that apply to them;
+            empty for all.
+    """
     snapshot = world.snapshot
-    return CheckReport(
-        violations=(
-            *_class_violations(world),
-            *_namespace_violations(world),
-            *(v for found in pod_violations(world).values() for v in found),
+    spaces = [name for name in sorted(world.namespaces) if namespace in ("", name)]
+    classes = _classes_of(world, namespace) if namespace else {*world.classes, *world.bound}
+    found = (
+        *_faults(world, namespace, classes),
+        *_class_violations(world, classes),
+        *_namespace_violations(world, spaces),
+        *(
+            v
+            for violations in pod_violations(world).values()
+            for v in violations
+            if namespace in ("", v.subject.namespace)
         ),
+    )
+    return CheckReport(
+        violations=tuple(violation for violation in found if not violation.is_note),
+        notes=tuple(violation for violation in found if violation.is_note),
         examined={
-            "classes": len(snapshot.classes),
-            "namespaces": len(snapshot.namespaces),
-            "pods": len(snapshot.pods),
+            "classes": len(classes & set(world.classes)),
+            "namespaces": len(spaces),
+            "pods": sum(namespace in ("", record.pod.namespace) for record in snapshot.pods),
             "nodes": len(snapshot.nodes),
         },
         unjudged=tuple(_unjudged(world)),
     )
+
+
+def _classes_of(world: World, namespace: str) -> set[str]:
+    """The classes that apply to a namespace and to its pods."""
+    found = {world.effective(namespace).class_name}
+    found |= {world.class_name_of(r) for r in world.pods_by_namespace.get(namespace, ())}
+    return {name for name in found if name is not None}
+
+
+def _faults(world: World, namespace: str, classes: Collection[str]) -> Iterator[Violation]:
+    for fault in world.snapshot.faults:
+        of_class = fault.kind.lower() == names.KIND.lower()
+        place = fault.namespace or ("" if of_class else fault.name)
+        if namespace not in ("", place) and not (of_class and fault.name in classes):
+            continue
+        subject = Subject(fault.kind, fault.name, fault.namespace)
+        class_name = fault.name if of_class else ""
+        yield Violation(ViolationKind.MANIFEST, subject, fault.finding, class_name)
+
+
+def fault_violations(world: World) -> tuple[Violation, ...]:
+    """What is wrong with objects as they were given."""
+    return tuple(_faults(world, "", ()))
 
 
 def _unjudged(world: World) -> Iterator[str]:
@@ -90,8 +150,8 @@ def _unjudged(world: World) -> Iterator[str]:
         yield "pods are not all known, so anti-affinity and spread are judged by those seen"
 
 
-def _class_violations(world: World) -> Iterator[Violation]:
-    for name in sorted({*world.classes, *world.bound}):
+def _class_violations(world: World, classes: Collection[str]) -> Iterator[Violation]:
+    for name in sorted(classes):
         bound = world.bound.get(name, ())
         for finding in _class_findings(world, name, len(bound)):
             yield Violation(ViolationKind.CLASS, Subject("SchedulingClass", name), finding, name)
@@ -102,7 +162,8 @@ def _class_findings(world: World, name: str, bound: int) -> Iterator[Finding]:
     used = f"{bound} namespace{'' if bound == 1 else 's'} bound to it"
     match world.health(name):
         case Health.MISSING:
-            message = f"does not exist, with {used}; pods there are not pinned: create it"
+            near = did_you_mean(name, world.classes)
+            message = f"does not exist, with {used}; pods there are not pinned: create it{near}"
             yield Finding(Reason.CLASS_NOT_FOUND, message, Severity.ERROR)
         case Health.DELETING if bound:
             message = f"is being deleted, with {used}; give them another class"
@@ -114,20 +175,28 @@ def _class_findings(world: World, name: str, bound: int) -> Iterator[Finding]:
         case _:
             pass
     if cls is not None:
-        yield from _spec_findings(cls)
+        yield from cls.errors
+        yield from spec_notes(cls)
 
 
-def _spec_findings(cls: SchedulingClass) -> Iterator[Finding]:
-    yield from cls.errors
+def spec_notes(cls: SchedulingClass) -> Iterator[Finding]:
+    """What in a valid class is probably not as it was meant."""
+    unknown = [found for found in cls.warnings if found.reason is Reason.UNSUPPORTED_FIELD]
+    yield from unknown
+    if cls.spec == ClassSpec() and not unknown:
+        message = "constrains nothing: its pods may run on every node"
+        yield Finding(Reason.EMPTY_SPEC, message, path="spec")
 
 
-def _namespace_violations(world: World) -> Iterator[Violation]:
-    for name in sorted(world.namespaces):
+def _namespace_violations(world: World, spaces: Collection[str]) -> Iterator[Violation]:
+    for name in spaces:
         record = world.namespaces[name]
         effective = world.effective(name)
         subject = Subject("Namespace", name)
         class_name = effective.class_name or ""
         for finding in inheritance.findings(world.tree, record.namespace, effective):
+            yield Violation(ViolationKind.INHERITANCE, subject, finding, class_name)
+        for finding in record.stray:
             yield Violation(ViolationKind.INHERITANCE, subject, finding, class_name)
         drift = why_drifted(world, name)
         if drift is not None:

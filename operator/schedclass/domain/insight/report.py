@@ -188,6 +188,7 @@ NOT_SHOWN: Final = (Part.WORKLOADS, Part.EVENTS)
 def report(world: World, limits: Limits = DEFAULT_LIMITS) -> Report:
     """Put together what a page shows."""
     found = check(world)
+    listed = (*found.violations, *found.notes)
     classes = _Reaches(world, found, limits)
     shown = classes.names[: limits.classes]
     loads = _Loads(world, limits.nodes)
@@ -201,9 +202,9 @@ def report(world: World, limits: Limits = DEFAULT_LIMITS) -> Report:
         more_classes=len(classes.names) - len(shown),
         zones=tuple(loads.zones()),
         elsewhere=loads.elsewhere,
-        violations=tuple(_grouped(found.violations, limits.violations)),
+        violations=tuple(_grouped(listed, limits.violations)),
         unjudged=found.unjudged,
-        violating=len(found.violations),
+        violating=len(listed),
         totals=_totals(world, len(classes.names)),
     )
 

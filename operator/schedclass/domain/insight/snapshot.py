@@ -11,6 +11,7 @@ from typing import Any
 
 from schedclass.domain import names
 from schedclass.domain.compliance import is_mirror
+from schedclass.domain.findings import Finding
 from schedclass.domain.namespaces import Namespace
 from schedclass.domain.nodes import Node, parse_node
 from schedclass.domain.resources import Amounts, Demand, parse_amounts, parse_demand
@@ -52,11 +53,28 @@ class NamespaceRecord:
         namespace: the record that inheritance needs.
         labels: all labels.
         implied: nobody gave the namespace itself; something that was given says that it will be.
+        stray: its labels and annotations that look like ours and are none.
     """
 
     namespace: Namespace
     labels: Mapping[str, str] = field(default_factory=dict)
     implied: bool = False
+    stray: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with an object as it was given, so that it does not count or not as meant.
+
+    Attributes:
+        kind, name, namespace: the object, as it calls itself.
+        finding: reason and sentence.
+    """
+
+    kind: str
+    name: str
+    namespace: str
+    finding: Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +177,7 @@ class Snapshot:
         nodes, namespaces, tenants, classes, pods, workloads: what was seen.
         unknown: parts of which not everything was seen, each with one sentence why.
         origin: where it comes from, for a person.
+        faults: what is wrong with objects as they were given.
     """
 
     nodes: tuple[NodeRecord, ...] = ()
@@ -169,6 +188,7 @@ class Snapshot:
     workloads: tuple[Workload, ...] = ()
     unknown: Mapping[Part, str] = field(default_factory=dict)
     origin: str = ""
+    faults: tuple[Fault, ...] = ()
 
     def knows(self, *parts: Part) -> bool:
         """Whether all of these parts were seen whole."""
