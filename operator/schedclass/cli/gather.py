@@ -1,26 +1,28 @@
 """A snapshot of a running cluster, in pages; nothing is ever written to it."""
 
 import asyncio
-import os
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+from schedclass.cli.kubeconfig import choose
 from schedclass.cli.options import Common
 from schedclass.cli.problems import CliError
 from schedclass.cli.progress import Progress
+from schedclass.cli.unreachable import why_unreachable
 from schedclass.domain import names
 from schedclass.domain.insight.assembly import DEFAULT_NAMESPACE, Assembly, MalformedObject
 from schedclass.domain.insight.snapshot import Part, PodRecord, Snapshot, Workload
 from schedclass.kube.client import KubeClient, resource_path
-from schedclass.kube.credentials import Source, default_source, kubeconfig
+from schedclass.kube.credentials import Source
 from schedclass.kube.errors import (
     ApiError,
     ConfigurationError,
     Forbidden,
     Gone,
     NotFound,
+    Unauthorized,
     Unreachable,
 )
 
@@ -68,11 +70,12 @@ class Connection:
     Attributes:
         source: of credentials.
         namespace: of the context, `default` where it names none.
-        server: for messages, empty where only the client will know.
+        context: for messages; empty where the account of a pod is used.
     """
 
     source: Source
     namespace: str
+    context: str = ""
 
 
 def connection(common: Common) -> Connection:
@@ -81,37 +84,9 @@ def connection(common: Common) -> Connection:
     Raises:
         CliError: the kubeconfig cannot be read.
     """
-    path = common.kubeconfig or os.environ.get("KUBECONFIG", "")
-    if common.kubeconfig or common.context:
-        source = kubeconfig(path or "~/.kube/config", context=common.context or None)
-    else:
-        source = default_source()
-    namespace = common.namespace or _context_namespace(path or "~/.kube/config", common.context)
-    return Connection(source, namespace)
-
-
-def _context_namespace(path: str, context: str) -> str:
-    """The namespace that the context names; the loader of credentials does not tell it."""
-    from pathlib import Path
-
-    import yaml
-
-    contexts: dict[str, Any] = {}
-    current = context
-    for part in path.split(os.pathsep):
-        file = Path(part).expanduser()
-        if not file.is_file():
-            continue
-        try:
-            loaded = yaml.safe_load(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError, yaml.YAMLError) as error:
-            raise CliError(f"{file} is no kubeconfig: {error}") from error
-        if not isinstance(loaded, Mapping):
-            continue
-        current = current or str(loaded.get("current-context") or "")
-        for entry in loaded.get("contexts") or ():
-            contexts.setdefault(str(entry.get("name")), entry.get("context") or {})
-    return str(contexts.get(current, {}).get("namespace") or DEFAULT_NAMESPACE)
+    chosen = choose(common)
+    namespace = common.namespace or chosen.namespace or DEFAULT_NAMESPACE
+    return Connection(chosen.source, namespace, chosen.context)
 
 
 def gather_snapshot(common: Common, parts: Collection[Part]) -> Snapshot:
@@ -152,12 +127,18 @@ def ask(
             try:
                 return await question(client)
             except Unreachable as error:
-                raise CliError(f"{client.server} cannot be reached: {error.cause}") from error
+                raise CliError(why_unreachable(client.server, error)) from error
+            except Unauthorized as error:
+                whose = f"context {reached.context}" if reached.context else "this pod's account"
+                raise CliError(
+                    f"the API server {client.server} does not accept the credentials of {whose}; "
+                    "log in again, or choose another with --context or --kubeconfig"
+                ) from error
             except ApiError as error:
                 if isinstance(error, let):
                     raise
                 raise CliError(
-                    f"{client.server} refuses: {error.message} ({error.path})"
+                    f"the API server {client.server} refuses: {error.message} ({error.path})"
                 ) from error
 
     try:

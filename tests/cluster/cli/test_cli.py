@@ -301,7 +301,9 @@ def test_an_api_server_that_is_not_there_is_told_in_one_sentence(
     path.write_text(yaml.safe_dump(config))
     done = schedclass("tree", "--kubeconfig", path)
     assert (done.code, done.out, len(done.err.splitlines())) == (2, "", 1)
-    assert done.err.startswith("error: https://127.0.0.1:1 cannot be reached: ")
+    assert done.err == (
+        "error: the API server https://127.0.0.1:1 cannot be reached: connection refused\n"
+    )
 
 
 @pytest.mark.parametrize(
