@@ -120,5 +120,5 @@ def usage(common: Common, class_name: str) -> int:
     from schedclass.cli.show_explain import show_usage
 
     tell_unknown(world)
-    show_usage(Screen(), used, whole=world.snapshot.knows(Part.NAMESPACES) and not only)
+    show_usage(Screen(), used, whole=world.snapshot.knows(Part.NAMESPACES), only=only)
     return 0

@@ -130,8 +130,8 @@ def show_class(screen: Screen, told: ClassExplanation, *, whole: bool) -> None:
     show_outcome(screen, told.outcome)
 
 
-def show_usage(screen: Screen, used: ClassUsage, *, whole: bool) -> None:
-    """Who uses a class; `whole` tells whether all namespaces could be seen."""
+def show_usage(screen: Screen, used: ClassUsage, *, whole: bool, only: str = "") -> None:
+    """Who uses a class; `whole`: all namespaces could be seen; `only`: the one asked for."""
     style = "good" if used.health is Health.READY else "bad"
     screen.line(f"class {used.class_name}: ", (used.health.value, style))
     if used.uses:
@@ -148,6 +148,8 @@ def show_usage(screen: Screen, used: ClassUsage, *, whole: bool) -> None:
                 for use in used.uses
             ],
         )
+    elif only and whole:
+        screen.line(f"namespace {only} is not bound to it")
     else:
         screen.line(f"no namespace {'' if whole else 'that can be seen '}is bound to it")
     for namespace in used.overridden:

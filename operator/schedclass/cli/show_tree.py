@@ -53,7 +53,7 @@ def _line(prefix: str, row: TreeRow) -> Sequence[Cell]:
         _number(row.pods),
         (_number(row.pending) if row.pending else "", "warn"),
         (_number(row.violations) if row.violations != 0 else "", "bad"),
-        (_note(row), "warn" if row.ignored else "dim"),
+        (_note(row), "warn" if row.ignored or row.stray else "dim"),
     )
 
 
@@ -62,6 +62,8 @@ def _note(row: TreeRow) -> str:
         return "excluded"
     if row.ignored:
         return f"! {row.ignored}"
+    if row.stray:
+        return row.stray
     return "not given, follows from what is" if row.implied else ""
 
 

@@ -1,7 +1,7 @@
 """`schedclass simulate`: apply the what-ifs, place the pods, compare."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -97,7 +97,7 @@ def _findings(
         changed = {record.namespace.name for record in given.namespaces if not record.implied}
         changed |= {tenant.target for tenant in given.tenants}
     return (
-        *consequences(before, after, wishes, placing),
+        *consequences(before, after, wishes, placing | changed),
         *without_effect(before, after, wishes),
         *ignored_wishes(after, changed - set(wishes)),
         *faults_of(before, after, changed),
@@ -182,8 +182,7 @@ def _changed(world: World, given: Snapshot | None, what_if: WhatIf) -> Snapshot:
             snapshot = changes.set_class(World(snapshot, policy), tenant, class_name)
         for name in what_if.remove_node:
             snapshot = changes.remove_node(snapshot, name)
-        for change in what_if.relabel:
-            node, labels = _relabel(change)
+        for node, labels in _relabels(what_if):
             snapshot = changes.relabel_node(snapshot, node, labels)
     except ChangeError as error:
         raise CliError(str(error)) from error
@@ -197,6 +196,22 @@ def _wish(change: str) -> tuple[str, str | None]:
     if not equals or not tenant:
         raise CliError(f"--set-class {change}: write TENANT=CLASS, or TENANT= to take it off")
     return tenant, name or None
+
+
+def _relabels(what_if: WhatIf) -> Iterator[tuple[str, dict[str, str | None]]]:
+    """The labels that nodes are given, one at a time.
+
+    Raises:
+        CliError: one is not written as it should be, or a label is given twice.
+    """
+    given: set[tuple[str, str]] = set()
+    for change in what_if.relabel:
+        node, labels = _relabel(change)
+        (key,) = labels
+        if (node, key) in given:
+            raise CliError(f"--relabel gives {node} the label {key} twice; give it once")
+        given.add((node, key))
+        yield node, labels
 
 
 def _relabel(change: str) -> tuple[str, dict[str, str | None]]:

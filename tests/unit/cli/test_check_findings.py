@@ -144,6 +144,7 @@ def test_a_key_that_only_looks_like_ours_is_noted(metadata: dict[str, Any], mess
     assert message in done.out
     assert "0 violations and 1 note in 1 class, 1 namespace, 0 pods, 3 nodes" in done.out
     assert schedclass("check", "--strict", "-f", NODES, "-f", "-", stdin=text).code == 1
+    assert message in schedclass("tree", "--troubled", "-f", "-", stdin=text).out
 
 
 @pytest.mark.parametrize(
@@ -204,6 +205,8 @@ def test_a_tree_and_a_use_are_restricted_to_one_namespace() -> None:
     assert [row["name"] for row in rows] == ["tenant-a-b"]
     used = schedclass("usage", "dc-west", *given).document["usage"]
     assert [use["namespace"] for use in used["uses"]] == ["tenant-a-b"]
+    bare = schedclass("usage", "dc-west", "-f", NODES, "-f", BAD_DAY, "-n", "tenant-g")
+    assert bare.out.splitlines()[-1] == "namespace tenant-g is not bound to it"
     done = schedclass("tree", "tenant-a", *given)
     assert (done.code, done.out) == (2, "")
     assert "tenant-a and -n tenant-a-b name two namespaces" in done.err

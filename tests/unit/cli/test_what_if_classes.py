@@ -96,6 +96,14 @@ def test_manifests_that_lead_to_an_absent_class_are_said_and_fail(tmp_path: Path
     assert "class dc-wst does not exist: new pods of 1 tenant would not be pinned" in done.out
 
 
+def test_a_namespace_that_is_applied_once_more_with_an_absent_class_is_said(tmp_path: Path) -> None:
+    changed = tmp_path / "ns.yaml"
+    changed.write_text(manifests(namespace("tenant-d", **{names.CLASS_KEY: "gone"})))
+    done = schedclass("simulate", "--change", changed, "-f", NODES, "-f", BAD_DAY)
+    assert "class gone does not exist: new pods of 1 tenant would not be pinned" in done.out
+    assert done.code == 1
+
+
 def test_a_changed_class_that_no_longer_works_is_said_and_fails(tmp_path: Path) -> None:
     changed = tmp_path / "class.yaml"
     changed.write_text(manifests(scheduling_class("dc-west", {"nodeSelector": {"a b": "c"}})))
@@ -165,6 +173,12 @@ def test_a_tenant_that_is_given_two_classes_is_refused() -> None:
     done = simulate("--set-class", "tenant-a=dc-west", "--set-class", "tenant-a=spread-east")
     assert (done.code, done.out) == (2, "")
     assert done.err.endswith("error: --set-class gives tenant-a a class twice; give it one\n")
+
+
+def test_a_label_that_is_given_twice_is_refused() -> None:
+    done = simulate("--relabel", "node-1:a=b", "--relabel", "node-1:a-")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.endswith("error: --relabel gives node-1 the label a twice; give it once\n")
 
 
 def test_a_misspelt_tenant_is_refused_with_the_nearest() -> None:

@@ -50,9 +50,13 @@ def overlay(base: Snapshot, changed: Snapshot) -> Snapshot:
         classes=_merged(base.classes, changed.classes, lambda cls: cls.name),
         pods=_merged(base.pods, changed.pods, lambda record: record.key),
         workloads=_merged(base.workloads, changed.workloads, lambda workload: workload.key),
-        faults=(
-            *(fault for fault in base.faults if not _given_anew(fault, changed)),
-            *changed.faults,
+        faults=tuple(
+            dict.fromkeys(
+                (
+                    *(fault for fault in base.faults if not _given_anew(fault, changed)),
+                    *changed.faults,
+                )
+            )
         ),
         origin=f"{base.origin}, changed by {changed.origin}" if changed.origin else base.origin,
     )

@@ -27,7 +27,8 @@ def consequences(
         before: as it is.
         after: as it would be.
         wishes: what tenants ask for by the change.
-        placing: namespaces of the pods that are placed, whatever has changed there.
+        placing: namespaces that are looked at whatever has changed there: those of the pods that
+            are placed, and those that were given.
     """
     led: dict[str, list[str]] = {wish: [] for wish in wishes.values() if wish is not None}
     led |= {name: [] for name in after.classes if _is_new(before, after, name)}

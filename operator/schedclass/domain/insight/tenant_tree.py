@@ -35,6 +35,7 @@ class TreeRow:
         pending: those of them that have no node.
         violations: how many of its pods break the class; None where that is not known.
         implied: see `NamespaceRecord.implied`.
+        stray: what is said of its keys that only look like ours, empty for none.
         folded: how many namespaces below it were left out.
     """
 
@@ -50,13 +51,14 @@ class TreeRow:
     pending: int | None = None
     violations: int | None = None
     implied: bool = False
+    stray: str = ""
     folded: int = 0
 
     @property
     def troubled(self) -> bool:
         """Whether somebody should look at it."""
         healthy = self.health in (None, Health.READY, Health.UNKNOWN)
-        return bool(self.violations or self.ignored) or not healthy
+        return bool(self.violations or self.ignored or self.stray) or not healthy
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,8 @@ class TreeFilter:
     Attributes:
         root: only this namespace and what is below it; empty for all.
         class_name: only namespaces of this class, and the way to them.
-        troubled: only namespaces with violations, overridden wishes or an unhealthy class.
+        troubled: only namespaces with violations, overridden wishes, keys that only look like ours,
+            or an unhealthy class.
         depth: how many levels; None for all.
         fold: siblings without anything notable beyond this number are folded; None folds none.
         everything: also excluded namespaces, and roots without class and children.
@@ -167,6 +170,7 @@ class _Forest:
             pending=sum(record.pending for record in pods) if seen else None,
             violations=self._violating.get(name, 0) if seen else None,
             implied=record.implied,
+            stray="; ".join(map(str, record.stray)),
         )
 
     def _origin(self, name: str) -> Origin:
@@ -179,7 +183,8 @@ class _Forest:
 
 
 def _belongs(root: TreeRow, size: int) -> bool:
-    return root.origin is not Origin.EXCLUDED and (root.class_name is not None or size > 1)
+    shown = root.class_name is not None or bool(root.stray) or size > 1
+    return root.origin is not Origin.EXCLUDED and shown
 
 
 class _Pruned:
