@@ -1,6 +1,7 @@
 """Objects from files, folders and standard input, read as kubectl reads them."""
 
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +17,11 @@ SUFFIXES: Final = (".json", ".yaml", ".yml")
 
 _SEPARATOR: Final = "---"
 _LISTS_DEEP: Final = 5
+
+_TEMPLATE: Final = re.compile(r"^[^#\n]*?\{\{", re.MULTILINE)
+"""An action of a Go template outside of comments. YAML may hold such text, in a quoted value or a
+block, so this alone says nothing of a document that can be read."""
+_IS_TEMPLATE: Final = "looks like a Helm template; render it first with helm template"
 
 Say = Callable[[str], None]
 
@@ -135,6 +141,10 @@ def _values(document: str, at: _Place) -> Iterator[tuple[int, Any]]:
     try:
         value = yamltext.parse(document, at.tell)
     except yamltext.YamlError as error:
+        template = _TEMPLATE.search(document)
+        if template is not None:
+            line = at.first + document.count("\n", 0, template.end())
+            raise InputError(f"{at.name}:{line}: {_IS_TEMPLATE}") from error
         line = at.first + error.line - 1
         raise InputError(f"{at.name}:{line}: {error.problem}") from error
     blank = len(document) - len(start)
@@ -179,6 +189,10 @@ def _objects(value: Any, origin: str, say: Say, depth: int) -> Iterator[Manifest
         raise InputError(f"{origin}: kind is missing")
     if not isinstance(value.get("apiVersion"), str):
         raise InputError(f"{origin}: apiVersion of this {kind} is missing")
+    metadata = value.get("metadata")
+    named = metadata if isinstance(metadata, dict) else {}
+    if any("{{" in str(text) for text in (kind, named.get("name"), named.get("namespace"))):
+        raise InputError(f"{origin}: {_IS_TEMPLATE}")
     items = value.get("items")
     if not (kind.endswith("List") and (items is None or isinstance(items, list))):
         yield Manifest(origin, value)

@@ -222,3 +222,34 @@ metadata:
     done = schedclass("check", "-f", SCENARIOS / "nodes.yaml", "-f", "-", stdin=dump)
     assert done.code == 0
     assert "unknown field" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("{{- if .Values.x }}\napiVersion: v1\nkind: Pod\n{{- end }}\n", 1),
+        ("apiVersion: v1\nkind: Pod\nmetadata:\n  name: {{ .Release.Name }}\n", 4),
+        ('apiVersion: v1\nkind: Pod\nmetadata:\n  labels:\n    {{- include "l" . }}\n', 5),
+        (
+            'kind: A\napiVersion: v1\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: "{{ .N }}"}',
+            4,
+        ),
+        ("# {{ a comment }}\na: {{ .Values.a }}\n", 2),
+    ],
+)
+def test_a_helm_template_is_called_one(tmp_path: Path, text: str, line: int) -> None:
+    path = tmp_path / "tpl.yaml"
+    path.write_text(text)
+    done = schedclass("check", "-f", tmp_path)
+    assert done.code == 2
+    assert done.err.splitlines()[-1] == (
+        f"error: {path}:{line}: looks like a Helm template; render it first with helm template"
+    )
+
+
+def test_text_that_holds_a_template_is_no_template(tmp_path: Path) -> None:
+    path = tmp_path / "alerts.yaml"
+    path.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {t: '{{ .X }}'}\n")
+    assert schedclass("check", "-f", path).code == 0
+    path.write_text("apiVersion: v1\nkind: Pod # {{ no template }}\nmetadata: {name: [}\n")
+    assert "Helm" not in schedclass("check", "-f", path).err
