@@ -42,25 +42,29 @@ def only_namespace(common: Common, world: World) -> str:
     """The namespace of `-n` to which an answer is restricted; empty for all of them.
 
     Raises:
-        NotThere: there is none of that name. Where namespaces are not all known there may be.
+        NotThere: there is none of that name, or nothing that was given concerns it. In a cluster
+            of which namespaces are not all known there may be one.
     """
     if not common.namespace or common.all_namespaces:
         return ""
-    if common.namespace not in world.namespaces and world.snapshot.knows(Part.NAMESPACES):
+    sure = common.offline or world.snapshot.knows(Part.NAMESPACES)
+    if sure and common.namespace not in world.namespaces:
         raise NotThere(no_namespace(world, common.namespace))
     return common.namespace
 
 
-def tree(common: Common, *, root: str, **wanted: Any) -> int:
+def tree(common: Common, *, root: str, class_name: str, **wanted: Any) -> int:
     """`schedclass tree`."""
     world = load_world(common, CLUSTER_PARTS)
     if root and root not in world.namespaces:
         raise NotThere(no_namespace(world, root))
+    if class_name and class_name not in world.bound and world.exists(class_name) is False:
+        raise NotThere(_no_class(world, class_name))
     only = only_namespace(common, world)
     if root and only not in ("", root):
         raise CliError(f"{root} and -n {only} name two namespaces; give one of them")
     unseen = bool(only) and only not in world.namespaces
-    rows = () if unseen else tenant_tree(world, TreeFilter(root=root or only, **wanted))
+    rows = () if unseen else tenant_tree(world, TreeFilter(root or only, class_name, **wanted))
     if common.output is not Output.TABLE:
         print_document("TenantTree", world, common, {"namespaces": rows})
         return 0
@@ -77,7 +81,7 @@ def tree(common: Common, *, root: str, **wanted: Any) -> int:
 
 def check(common: Common, *, strict: bool) -> int:
     """`schedclass check`."""
-    world = load_world(common, CLUSTER_PARTS)
+    world = load_world(common, CLUSTER_PARTS, tolerant=True)
     report = checks.check(world, only_namespace(common, world))
     if common.output is Output.TABLE:
         from schedclass.cli.show_check import show_check
@@ -102,6 +106,11 @@ def _report(report: CheckReport) -> dict[str, Any]:
     }
 
 
+def _no_class(world: World, name: str) -> str:
+    near = did_you_mean(name, world.classes)
+    return f"there is no SchedulingClass {name}, and nobody asks for it{near}"
+
+
 def usage(common: Common, class_name: str) -> int:
     """`schedclass usage`."""
     from schedclass.domain.insight.explain_class import usage as usage_of
@@ -109,8 +118,7 @@ def usage(common: Common, class_name: str) -> int:
     world = load_world(common, CLUSTER_PARTS)
     used = usage_of(world, class_name)
     if used.health is Health.MISSING and not (used.uses or used.overridden):
-        near = did_you_mean(class_name, world.classes)
-        raise NotThere(f"there is no SchedulingClass {class_name}, and nobody asks for it{near}")
+        raise NotThere(_no_class(world, class_name))
     only = only_namespace(common, world)
     if only:
         used = usage_within(used, only)

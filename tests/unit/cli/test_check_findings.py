@@ -199,6 +199,23 @@ def test_a_namespace_that_is_not_there_is_refused_with_the_nearest(
     assert schedclass(*given, "-n", "tenat-a", "-A").code in (0, 1)
 
 
+def test_a_namespace_that_the_manifests_do_not_hold_is_not_called_clean() -> None:
+    done = schedclass("check", "-n", "tenant-a", "-f", NODES, "-f", "-", stdin=manifests(CLASS))
+    assert (done.code, done.out) == (2, "")
+    assert done.err.splitlines()[-1] == (
+        "error: namespace tenant-a cannot be seen: no namespaces among the manifests"
+    )
+
+
+def test_a_tree_of_a_class_that_is_not_there_is_refused_with_the_nearest() -> None:
+    done = schedclass("tree", "--class", "dc-wset", "-f", NODES, "-f", BAD_DAY)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.splitlines()[-1] == (
+        "error: there is no SchedulingClass dc-wset, and nobody asks for it; did you mean dc-west?"
+    )
+    assert schedclass("tree", "--class", "gone", "-f", NODES, "-f", BAD_DAY).code == 0
+
+
 def test_a_tree_and_a_use_are_restricted_to_one_namespace() -> None:
     given = ("-f", NODES, "-f", BAD_DAY, "-n", "tenant-a-b", "-o", "json")
     rows = schedclass("tree", *given).document["namespaces"]

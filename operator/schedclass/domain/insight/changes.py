@@ -166,4 +166,5 @@ def _node(snapshot: Snapshot, name: str) -> NodeRecord:
         if record.node.name == name:
             return record
     known = "" if snapshot.knows(Part.NODES) else f" ({snapshot.unknown[Part.NODES]})"
-    raise ChangeError(f"there is no node {name}{known}")
+    near = did_you_mean(name, (record.node.name for record in snapshot.nodes))
+    raise ChangeError(f"there is no node {name}{known}{near}")

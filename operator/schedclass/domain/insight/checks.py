@@ -111,7 +111,7 @@ def check(world: World, namespace: str = "") -> CheckReport:
             "pods": sum(namespace in ("", record.pod.namespace) for record in snapshot.pods),
             "nodes": len(snapshot.nodes),
         },
-        unjudged=tuple(_unjudged(world)),
+        unjudged=tuple(_unjudged(world, namespace)),
     )
 
 
@@ -138,8 +138,10 @@ def fault_violations(world: World) -> tuple[Violation, ...]:
     return tuple(_faults(world, "", ()))
 
 
-def _unjudged(world: World) -> Iterator[str]:
+def _unjudged(world: World, namespace: str) -> Iterator[str]:
     snapshot = world.snapshot
+    if namespace and namespace not in world.namespaces:
+        yield f"namespace {namespace} is not seen, so nothing of it is judged"
     if not snapshot.knows(Part.NODES):
         yield "nodes are not known, so where pods run and what classes match is not judged"
     if not snapshot.knows(Part.CLASSES):
