@@ -21,6 +21,8 @@ _LISTS_DEEP: Final = 5
 _TEMPLATE: Final = re.compile(r"^[^#\n]*?\{\{", re.MULTILINE)
 """An action of a Go template outside of comments. YAML may hold such text, in a quoted value or a
 block, so this alone says nothing of a document that can be read."""
+_ACTION: Final = re.compile(r"\{\{-?\s*(?:[.$]|include\b|template\b|tpl\b|printf\b)")
+"""An action that gives text, as where an object is named."""
 _IS_TEMPLATE: Final = "looks like a Helm template; render it first with helm template"
 
 Say = Callable[[str], None]
@@ -191,7 +193,8 @@ def _objects(value: Any, origin: str, say: Say, depth: int) -> Iterator[Manifest
         raise InputError(f"{origin}: apiVersion of this {kind} is missing")
     metadata = value.get("metadata")
     named = metadata if isinstance(metadata, dict) else {}
-    if any("{{" in str(text) for text in (kind, named.get("name"), named.get("namespace"))):
+    called = (kind, named.get("name"), named.get("namespace"))
+    if any(isinstance(text, str) and _ACTION.search(text) for text in called):
         raise InputError(f"{origin}: {_IS_TEMPLATE}")
     items = value.get("items")
     if not (kind.endswith("List") and (items is None or isinstance(items, list))):

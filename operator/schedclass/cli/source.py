@@ -1,8 +1,9 @@
 """Where a snapshot comes from: manifests, a cluster, or manifests laid over a cluster."""
 
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from schedclass.cli import fields, manifests
 from schedclass.cli.options import Common
@@ -58,21 +59,26 @@ def _listed(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-def load_world(common: Common, parts: Collection[Part]) -> World:
+def load_world(common: Common, parts: Collection[Part], *, tolerant: bool = False) -> World:
     """Gather what is needed and link it.
 
     Args:
         common: the options.
         parts: what the command needs of a cluster; of manifests everything is read.
+        tolerant: of manifests that cannot be read make findings, and go on without them.
 
     Raises:
         CliError: nothing can be gathered; one sentence.
     """
-    return World(load_snapshot(common, parts), policy_of(common))
+    return World(load_snapshot(common, parts, tolerant=tolerant), policy_of(common))
 
 
 def load_snapshot(
-    common: Common, parts: Collection[Part], *, besides: Snapshot | None = None
+    common: Common,
+    parts: Collection[Part],
+    *,
+    besides: Snapshot | None = None,
+    tolerant: bool = False,
 ) -> Snapshot:
     """See `load_world`.
 
@@ -81,16 +87,17 @@ def load_snapshot(
         parts: what the command needs of a cluster.
         besides: what will be laid over it later, of which the same holds as of manifests here: a
             workload that runs already wants only those of its pods that are not there.
+        tolerant: see `load_world`.
     """
     if common.offline:
-        return snapshot_of_manifests(common.files, common)
+        return snapshot_of_manifests(common.files, common, tolerant=tolerant)
     from schedclass.cli.gather import connection, gather_snapshot
     from schedclass.domain.insight.changes import of_workloads, overlay
 
     given = Snapshot()
     if common.files:
         own = replace(common, namespace=connection(common).namespace)
-        given = snapshot_of_manifests(common.files, own)
+        given = snapshot_of_manifests(common.files, own, tolerant=tolerant)
     wanted = (*given.workloads, *(besides.workloads if besides is not None else ()))
     live = gather_snapshot(common, {*parts, Part.WORKLOADS} if wanted else parts)
     if Part.WORKLOADS not in parts:
@@ -98,7 +105,9 @@ def load_snapshot(
     return overlay(live, given) if common.files else live
 
 
-def snapshot_of_manifests(paths: tuple[str, ...], common: Common) -> Snapshot:
+def snapshot_of_manifests(
+    paths: tuple[str, ...], common: Common, *, tolerant: bool = False
+) -> Snapshot:
     """Read manifests; what they do not hold is unknown, as a cluster may hold it.
 
     Raises:
@@ -120,15 +129,28 @@ def snapshot_of_manifests(paths: tuple[str, ...], common: Common) -> Snapshot:
                     for sentence in unknown:
                         assembly.fault(manifest.obj, Finding(Reason.UNSUPPORTED_FIELD, sentence))
             except MalformedObject as error:
-                problems.append(f"{manifest.origin}: {error}")
+                told = f"{manifest.origin}: {error}"
+                if tolerant and _is_named(manifest.obj):
+                    assembly.leave_out(manifest.obj, told)
+                else:
+                    problems.append(told)
+    origin = f"manifests: {', '.join(paths)}"
+    try:
+        snapshot = assembly.finish(_not_given(assembly), origin, tolerant=tolerant)
+    except MalformedObject as error:
+        problems += str(error).splitlines()
+        raise InputError(_joined(problems)) from error
     if problems:
         raise InputError(_joined(problems))
-    try:
-        snapshot = assembly.finish(_not_given(assembly), f"manifests: {', '.join(paths)}")
-    except MalformedObject as error:
-        raise InputError(str(error)) from error
     _tell(notes, assembly, snapshot)
     return snapshot
+
+
+def _is_named(obj: Mapping[str, Any]) -> bool:
+    """Whether a finding can say which object it is about."""
+    metadata = obj.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    return isinstance(name, str) and bool(name)
 
 
 def _tell(notes: Notes, assembly: Assembly, snapshot: Snapshot) -> None:

@@ -156,8 +156,11 @@ def parse_demand(spec: Mapping[str, Any]) -> Demand:
     scored = _pod_requests(spec, containers, inits, _SCORED_DEFAULTS)
     ports = [
         port
-        for container in [*containers, *(c for c in inits if _restarts(c))]
-        for port in _ports(container, host_network=spec.get("hostNetwork") is True)
+        for path, container in [
+            *_each("spec.containers", containers),
+            *(found for found in _each("spec.initContainers", inits) if _restarts(found[1])),
+        ]
+        for port in _ports(path, container, host_network=spec.get("hostNetwork") is True)
     ]
     return Demand(
         requests={name: amount for name, amount in requests.items() if amount},
@@ -175,12 +178,12 @@ def _pod_requests(
     defaults: Amounts,
 ) -> dict[str, int]:
     running: dict[str, int] = {}
-    for container in containers:
-        _add(running, _requests(container, defaults))
+    for path, container in _each("spec.containers", containers):
+        _add(running, _requests(path, container, defaults))
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
-    for container in inits:
-        asked = _requests(container, defaults)
+    for path, container in _each("spec.initContainers", inits):
+        asked = _requests(path, container, defaults)
         if _restarts(container):
             _add(running, asked)
             _add(sidecars, asked)
@@ -196,20 +199,44 @@ def _pod_requests(
     return running
 
 
-def _requests(container: Mapping[str, Any], defaults: Amounts) -> Amounts:
-    resources = _mapping(container.get("resources"), "resources")
-    asked = parse_amounts(resources.get("limits"), "resources.limits")
-    # The API server copies limits to requests that are left out (SetDefaults_Pod).
-    asked.update(parse_amounts(resources.get("requests"), "resources.requests"))
+_Container = tuple[str, int]
+"""The list and the number of a container in it; made to text only for an error."""
+
+
+def _each(
+    path: str, containers: Iterable[Mapping[str, Any]]
+) -> Iterable[tuple[_Container, Mapping[str, Any]]]:
+    return (((path, number), container) for number, container in enumerate(containers))
+
+
+def _requests(path: _Container, container: Mapping[str, Any], defaults: Amounts) -> Amounts:
+    try:
+        resources = _mapping(container.get("resources"), "resources")
+        asked = parse_amounts(resources.get("limits"), "resources.limits")
+        # The API server copies limits to requests that are left out (SetDefaults_Pod).
+        asked.update(parse_amounts(resources.get("requests"), "resources.requests"))
+    except ValueError as error:
+        raise _of_container(path, container, error) from error
     return {**defaults, **asked}
+
+
+def _of_container(path: _Container, container: Mapping[str, Any], error: ValueError) -> ValueError:
+    name = f" (container {container['name']})" if container.get("name") else ""
+    return ValueError(f"{path[0]}[{path[1]}].{error}{name}")
 
 
 def _restarts(container: Mapping[str, Any]) -> bool:
     return container.get("restartPolicy") == "Always"
 
 
-def _ports(container: Mapping[str, Any], *, host_network: bool) -> Iterable[HostPort]:
-    for port in _mappings(container.get("ports"), "ports"):
+def _ports(
+    path: _Container, container: Mapping[str, Any], *, host_network: bool
+) -> Iterable[HostPort]:
+    try:
+        ports = _mappings(container.get("ports"), "ports")
+    except ValueError as error:
+        raise _of_container(path, container, error) from error
+    for port in ports:
         number = port.get("hostPort") or (port.get("containerPort") if host_network else None)
         if isinstance(number, int) and number > 0:
             address = str(port.get("hostIP") or "")

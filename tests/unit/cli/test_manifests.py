@@ -82,11 +82,11 @@ def test_all_objects_that_cannot_be_read_are_told_at_once() -> None:
         }
         for i in range(30)
     ]
-    done = schedclass("check", "-f", "-", stdin=manifests(*nodes))
+    done = schedclass("tree", "-f", "-", stdin=manifests(*nodes))
     assert done.code == 2
     assert "Node n0: status.allocatable" in done.err
     assert "... and 10 more" in done.err
-    assert schedclass("check", "-f", "-", stdin=manifests(*broken)).code == 2
+    assert schedclass("tree", "-f", "-", stdin=manifests(*broken)).code == 2
 
 
 def test_a_repeated_key_is_said_in_yaml_and_in_json() -> None:
@@ -253,3 +253,71 @@ def test_text_that_holds_a_template_is_no_template(tmp_path: Path) -> None:
     assert schedclass("check", "-f", path).code == 0
     path.write_text("apiVersion: v1\nkind: Pod # {{ no template }}\nmetadata: {name: [}\n")
     assert "Helm" not in schedclass("check", "-f", path).err
+
+
+BROKEN = """\
+apiVersion: v1
+kind: Namespace
+metadata: {name: tenant-a, labels: {scheduler.cozystack.io/scheduling-class: gone}}
+---
+apiVersion: cozystack.io/v1alpha1
+kind: SchedulingClass
+metadata: {name: dc-west}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: w, namespace: tenant-a}
+spec:
+  template:
+    spec:
+      containers:
+        - {name: main, image: w}
+        - {name: side, image: w, resources: {requests: {cpu: 1x}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: tenant-a}
+spec: {containers: [{name: first, ports: none}]}
+"""
+SIDE = (
+    "Deployment tenant-a/w: spec.template.spec.containers[1].resources.requests[\"cpu\"]: '1x' is "
+    "no quantity such as 500m or 1Gi (container side)"
+)
+FIRST = "Pod tenant-a/p: spec.containers[0].ports: must be a list (container first)"
+
+
+def test_a_bad_value_is_named_with_its_place_container_and_path(tmp_path: Path) -> None:
+    path = tmp_path / "w.yaml"
+    path.write_text(BROKEN)
+    done = schedclass("tree", "-f", path)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.splitlines() == [
+        f"error: {path}:19: {FIRST}",
+        f"{path}:9: {SIDE}",
+    ]
+
+
+def test_check_judges_the_rest_beside_what_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "w.yaml"
+    path.write_text(BROKEN)
+    done = schedclass("check", "-f", NODES, "-f", path)
+    assert done.code == 1
+    assert f"InvalidObject   {path}:9: {SIDE}" in done.out
+    assert f"InvalidObject   {path}:19: {FIRST}" in done.out
+    assert "ClassNotFound" in done.out
+    assert "not judged: pods are not all known" in done.out
+
+
+def test_where_a_node_cannot_be_read_nothing_is_judged_by_the_nodes(tmp_path: Path) -> None:
+    path = tmp_path / "n.yaml"
+    path.write_text(
+        "{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: 7y}}}\n"
+        "---\n"
+        "apiVersion: cozystack.io/v1alpha1\nkind: SchedulingClass\nmetadata: {name: far}\n"
+        "spec: {nodeSelector: {topology.kubernetes.io/region: moon}}\n"
+    )
+    done = schedclass("check", "-f", NODES, "-f", path)
+    assert done.code == 1
+    assert f"{path}:1: Node n1: status.allocatable" in done.out
+    assert "NoMatchingNodes" not in done.out
+    assert "nodes are not known" in done.out

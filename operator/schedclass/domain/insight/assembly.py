@@ -1,12 +1,13 @@
 """From raw objects, in any order, to a snapshot."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from schedclass.domain import names
-from schedclass.domain.findings import Finding
+from schedclass.domain.findings import Finding, Reason, Severity
 from schedclass.domain.insight.creation import as_created, pod_of_template
 from schedclass.domain.insight.given import object_findings, stray_keys
 from schedclass.domain.insight.snapshot import (
@@ -40,6 +41,15 @@ _WORKLOADS: Final = {
 }
 
 
+_PARTS: Final = {
+    "Node": Part.NODES,
+    "Namespace": Part.NAMESPACES,
+    "Tenant": Part.NAMESPACES,
+    "Pod": Part.PODS,
+}
+"""What is not known whole without one of these; all other kinds are of workloads."""
+
+
 class MalformedObject(ValueError):  # noqa: N818 - as KubeError's children, it names what happened
     """An object that cannot be read; the message says which field, and the way out."""
 
@@ -53,12 +63,14 @@ class Assembly:
         unused: kinds of objects that no answer needs, with their numbers.
         notes: sentences about objects that were taken otherwise than one might think.
         given: the parts of which there was at least one object.
+        unread: how many objects of a part were left out, see `leave_out`.
     """
 
     namespace: str = DEFAULT_NAMESPACE
     unused: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
     given: set[Part] = field(default_factory=set)
+    unread: Counter[Part] = field(default_factory=Counter)
     _origins: dict[tuple[str, str, str], str] = field(default_factory=dict)
     _nodes: dict[str, NodeRecord] = field(default_factory=dict)
     _namespaces: dict[str, NamespaceRecord] = field(default_factory=dict)
@@ -101,9 +113,18 @@ class Assembly:
         try:
             take(obj, f"{place}/{name}" if place else name)
         except (ValueError, TypeError, AttributeError) as error:
-            # Readers below trust the shape of maps and lists; what they stumble over is the input.
             at = f"{place}/{name}" if place else name
-            raise MalformedObject(f"{kind} {at}: {error}") from error
+            raise MalformedObject(f"{kind} {at}: {_why(error)}") from error
+
+    def leave_out(self, obj: Mapping[str, Any], why: str) -> None:
+        """Go on without an object that cannot be read; its part of the snapshot is then unknown.
+
+        Args:
+            obj: the object.
+            why: the sentence, with its place.
+        """
+        self.fault(obj, Finding(Reason.INVALID_OBJECT, why, Severity.ERROR))
+        self.unread[_PARTS.get(str(obj.get("kind")), Part.WORKLOADS)] += 1
 
     def fault(self, obj: Mapping[str, Any], finding: Finding) -> None:
         """Keep what is wrong with an object, until an object of its name is added once more."""
@@ -131,21 +152,37 @@ class Assembly:
                 del self._workloads[key]
         self._origins = {key: at for key, at in self._origins.items() if key[0] != kind}
 
-    def finish(self, unknown: Mapping[Part, str], origin: str) -> Snapshot:
+    def finish(
+        self, unknown: Mapping[Part, str], origin: str, *, tolerant: bool = False
+    ) -> Snapshot:
         """The snapshot of all that was taken in.
 
         Args:
             unknown: see `Snapshot.unknown`.
             origin: see `Snapshot.origin`.
+            tolerant: leave out what cannot be read, see `leave_out`.
 
         Raises:
-            MalformedObject: a pod or a pod template cannot be read.
+            MalformedObject: pods or pod templates cannot be read; one line each.
         """
-        pods = [
-            raw if isinstance(raw, PodRecord) else self._pod(raw, key)
-            for key, raw in self._pods.items()
-        ]
-        workloads = [self._workload(raw) for raw in self._workloads.values()]
+        problems: list[str] = []
+        pods: list[PodRecord] = []
+        workloads: list[Workload] = []
+        for key, pod in self._pods.items():
+            if isinstance(pod, PodRecord):
+                pods.append(pod)
+                continue
+            with self._reading(pod, problems, tolerant=tolerant):
+                pods.append(self._pod(pod, key))
+        for raw in self._workloads.values():
+            with self._reading(raw, problems, tolerant=tolerant):
+                workloads.append(self._workload(raw))
+        if problems:
+            raise MalformedObject("\n".join(problems))
+        left_out = {
+            part: f"{number} object{'' if number == 1 else 's'} cannot be read"
+            for part, number in self.unread.items()
+        }
         return Snapshot(
             nodes=tuple(self._nodes[name] for name in sorted(self._nodes)),
             namespaces=(*self._namespaces.values(), *self._implied(pods, workloads)),
@@ -153,12 +190,28 @@ class Assembly:
             classes=tuple(self._classes[name] for name in sorted(self._classes)),
             pods=tuple(pods),
             workloads=tuple(workloads),
-            unknown=dict(unknown),
+            unknown={**left_out, **unknown},
             origin=origin,
             faults=tuple(
                 Fault(*key, finding) for key, found in self._faults.items() for finding in found
             ),
         )
+
+    @contextmanager
+    def _reading(
+        self, raw: Mapping[str, Any], problems: list[str], *, tolerant: bool
+    ) -> Iterator[None]:
+        """Say where an object stands that cannot be read; its place was seen when it was added."""
+        try:
+            yield
+        except MalformedObject as error:
+            metadata = raw["metadata"]
+            at = self._origins.get((raw["kind"], metadata["namespace"], metadata["name"]))
+            told = f"{at}: {error}" if at else str(error)
+            if tolerant:
+                self.leave_out(raw, told)
+            else:
+                problems.append(told)
 
     def _taker(self, kind: str, group: str) -> Callable[[Mapping[str, Any], str], None] | None:
         if kind in _WORKLOADS:
@@ -225,7 +278,7 @@ class Assembly:
         try:
             return parse_pod_record(as_created(raw, self._priorities))
         except (ValueError, TypeError, AttributeError) as error:
-            raise MalformedObject(f"Pod {key}: {error}") from error
+            raise MalformedObject(f"Pod {key}: {_why(error)}") from error
 
     def _workload(self, raw: Mapping[str, Any]) -> Workload:
         metadata = raw["metadata"]
@@ -233,7 +286,7 @@ class Assembly:
         try:
             return self._read_workload(raw)
         except (ValueError, TypeError, AttributeError) as error:
-            raise MalformedObject(f"{key}: {error}") from error
+            raise MalformedObject(f"{key}: {_why(error)}") from error
 
     def _read_workload(self, raw: Mapping[str, Any]) -> Workload:
         kind, metadata, spec = raw["kind"], raw["metadata"], raw.get("spec") or {}
@@ -244,13 +297,18 @@ class Assembly:
             raise MalformedObject("its pod template has no spec")
         owner = {"kind": kind, "name": metadata["name"], "uid": metadata.get("uid") or ""}
         pod = pod_of_template(raw, template, metadata["name"], owner)
+        try:
+            record = parse_pod_record(as_created(pod, self._priorities))
+        except (ValueError, TypeError, AttributeError) as error:
+            job = "jobTemplate.spec." if kind == "CronJob" else ""
+            raise MalformedObject(f"spec.{job}template.{_why(error)}") from error
         return Workload(
             kind=kind,
             namespace=metadata["namespace"],
             name=metadata["name"],
             uid=str(metadata.get("uid") or ""),
             replicas=0 if _is_over(raw) else _replicas(kind, spec),
-            template=parse_pod_record(as_created(pod, self._priorities)),
+            template=record,
             owner=controller_of(metadata),
         )
 
@@ -265,6 +323,13 @@ class Assembly:
             NamespaceRecord(Namespace(name), {names.NAMESPACE_NAME: name}, implied=True)
             for name in missing
         ]
+
+
+def _why(error: Exception) -> str:
+    """What a reader says. It trusts the shape of maps and lists, so it may stumble over another."""
+    if isinstance(error, ValueError):
+        return str(error)
+    return f"a field is of another type than the API has it ({error})"
 
 
 def _is_over(raw: Mapping[str, Any]) -> bool:
