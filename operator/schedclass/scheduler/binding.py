@@ -127,7 +127,8 @@ class Binder:
         try:
             async with asyncio.timeout(CONFIRM_SECONDS):
                 while rests_on or (refusal and await self._may_yet_do(pod, node)):
-                    if rests_on:
+                    # Of many that wait, the end of one binding concerns a few.
+                    while rests_on and rests_on <= self._unconfirmed.keys():
                         await self._news.wait()
                     refusal, rests_on = self._commit(pod, node)
         except TimeoutError:

@@ -155,6 +155,16 @@ class Hints:
             self._miss(hint)
         return False
 
+    def stands(self, uid: str, names: list[str]) -> bool:
+        """Whether a pod is being tried on the node of its hint alone."""
+        hint = self.given.get(uid)
+        return hint is not None and not hint.missed and names == [hint.node]
+
+    def known_node(self, uid: str) -> str:
+        """The node that a pod on its way to bind has been left; empty if it had the choice."""
+        hint = self.given.get(uid)
+        return hint.node if hint is not None and not hint.missed else ""
+
     def chosen(self, uid: str) -> None:
         """The node of a hint is left to the pod alone."""
         if uid in self.given:

@@ -8,7 +8,7 @@ apart, so a short wait spares most refusals at bind. Nothing rests on it for saf
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -68,13 +68,10 @@ class InFlight:
         attempt = self._attempts.get(uid)
         return attempt.pod if attempt is not None else None
 
-    def any(self, matter: Callable[[Pod], bool]) -> bool:
-        """Whether one of the pods on their way matters.
-
-        Args:
-            matter: which of them do.
-        """
-        return any(matter(one.pod) for one in self._open.values())
+    @property
+    def pods(self) -> Iterable[Pod]:
+        """Those that may come to bind at any moment."""
+        return (one.pod for one in self._open.values())
 
     async def wait_for(
         self, matter: Callable[[Pod], bool], *, seconds: float = SETTLE_SECONDS

@@ -123,7 +123,10 @@ class Nominator:
         least = self._least_candidates
         may_choose = least is not None and len(names) >= least
         to_choose = self._hints.asked(pod.uid, names, may_choose=may_choose)
-        node = self._choice(pod, names) if to_choose else None
+        if least is not None and self._hints.stands(pod.uid, names):
+            node = names[0] if self._holds(pod, names[0]) else None
+        else:
+            node = self._choice(pod, names) if to_choose else None
         self.news()
         return node
 
@@ -135,21 +138,24 @@ class Nominator:
         hint = hints.given.get(pod.uid)
         if hint is None:
             return None
-        if hint.node in names and not self._is_open(pod) and self._judge.filter(pod, [hint.node]):
+        if hint.node in names and self._holds(pod, hint.node):
             hints.chosen(pod.uid)
             return hint.node
         hints.drop(pod.uid)
         return None
 
-    def _is_open(self, pod: Pod) -> bool:
-        """Whether a pod matters to this one of which is not known yet where it goes."""
-        cluster, given = self._state.cluster, self._hints.given
-        return self._in_flight.any(
-            lambda other: (
-                (other.uid not in given or given[other.uid].missed)
-                and interact(cluster, other, pod)
-            )
-        )
+    def _holds(self, pod: Pod, node: str) -> bool:
+        """Whether filter would let a pod pass to a node with those present that are on their way.
+
+        Not if it is open where one of them goes that matters to it: that is worth a wait.
+        """
+        cluster = self._state.cluster
+        others = [other for other in self._in_flight.pods if interact(cluster, other, pod)]
+        placed = [other.on(self._hints.known_node(other.uid)) for other in others]
+        if not all(other.node_name for other in placed):
+            return False
+        with cluster.supposing(present=placed):
+            return bool(self._judge.filter(pod, [node]))
 
     async def run(self) -> None:
         """Work until cancelled."""

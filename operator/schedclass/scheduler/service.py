@@ -92,7 +92,8 @@ class Extender:
             said = str(unread) or "timed out"
             return self._filter_error("unready", f"a claim of another pod cannot be read: {said}")
         chosen = self._on_asked(pod, names)
-        if chosen is not None:
+        doubtful = self._binder.doubtful_node(pod.uid)
+        if chosen is not None and doubtful is None:
             return self._passed(pod, [chosen])
         cluster = self._state.cluster
         # Of one node only, as for a hint, a yes needs no wait where others can but spoil it.

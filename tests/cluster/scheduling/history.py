@@ -37,6 +37,11 @@ class History:
     def __enter__(self) -> Self:
         version = self._cluster.admin.get(self._path)["metadata"]["resourceVersion"]
         self._from = version
+        # Here, as the certificate is a file that two histories at once must not write.
+        layout, identities = self._cluster.layout, self._cluster.identities
+        identities.api(ADMIN, ADMINS)  # writes the client's certificate
+        self._context = identities.tls()
+        self._context.load_cert_chain(layout.pki / "clients" / f"{ADMIN}.pem")
         self._thread.start()
         return self
 
@@ -54,13 +59,9 @@ class History:
         assert not self._thread.is_alive(), "the watch did not end"
 
     def _watch(self) -> None:
-        layout = self._cluster.layout
-        identities = self._cluster.identities
-        identities.api(ADMIN, ADMINS)  # writes the client's certificate
-        context = identities.tls()
-        context.load_cert_chain(layout.pki / "clients" / f"{ADMIN}.pem")
+        port = self._cluster.layout.ports["kube-apiserver"]
         connection = http.client.HTTPSConnection(
-            "127.0.0.1", layout.ports["kube-apiserver"], context=context, timeout=300
+            "127.0.0.1", port, context=self._context, timeout=300
         )
         connection.request("GET", f"{self._path}?watch=true&resourceVersion={self._from}")
         answer = connection.getresponse()

@@ -441,3 +441,31 @@ async def test_a_hint_that_comes_too_late_is_said_in_the_answer_instead(
         await quiet(s)
         assert late.pod.name not in s.given()
         assert s.hints.room.place_of(late.pod.uid) == late.node
+
+
+async def test_a_hint_is_judged_with_those_that_are_on_their_way_in_their_places() -> None:
+    async with scene(least_nodes=HINTS_OFF, least_candidates=2, **APART) as s:
+        s.create(*(waiting(f"p{number}") for number in range(9)))
+        first = s.asked("p0", "n1", "n2", "n3")
+        assert first is not None
+        other = next(name for name in ("n1", "n2", "n3") if name != first)
+        s.create(hinted(waiting("same"), first, 3), hinted(waiting("else"), other, 3))
+        # Nothing is waited for: of all that matter it is known where they go.
+        assert s.asked("else", other) == other
+        assert s.asked("same", first) is None
+
+
+async def test_a_hint_waits_for_a_pod_of_which_nobody_knows_where_it_goes() -> None:
+    async with scene(least_nodes=HINTS_OFF, least_candidates=2, **APART) as s:
+        s.create(waiting("unknown", resourceClaims=[{"name": "gpu"}]))
+        s.create(hinted(waiting("one"), "n1", 3))
+        assert s.asked("unknown", "n1", "n2", "n3") is None
+        assert s.asked("one", "n1") is None
+        s.in_flight.settled("uid-unknown")
+        assert s.asked("one", "n1") == "n1"
+
+
+async def test_where_other_extenders_are_asked_a_hint_is_no_answer() -> None:
+    async with scene(least_candidates=None, nodeSelector={ZONE: "a"}) as s:
+        s.create(hinted(waiting("one"), "n1", 3))
+        assert s.asked("one", "n1") is None
