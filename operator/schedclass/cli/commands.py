@@ -72,6 +72,8 @@ def tree(common: Common, *, root: str, class_name: str, **wanted: Any) -> int:
     if not rows:
         if world.snapshot.knows(Part.NAMESPACES):
             sys.stderr.write("note: no namespace to show; --all shows those without a class too\n")
+        else:
+            sys.stderr.write("note: no tenants: none can be seen\n")
         return 0
     from schedclass.cli.show_tree import show_tree
 

@@ -21,6 +21,7 @@ from schedclass.domain.insight.explain_workload import (
 from schedclass.domain.insight.explanation import explain_namespace
 from schedclass.domain.insight.snapshot import Owner, Part, PodRecord, Workload
 from schedclass.domain.insight.world import Health, World
+from schedclass.domain.near import did_you_mean
 
 _ALIASES: Final = {
     **dict.fromkeys(("pod", "pods", "po"), "Pod"),
@@ -151,7 +152,8 @@ def _namespace(common: Common, world: World, name: str) -> None:
 def _class(common: Common, world: World, name: str) -> None:
     told = explain_class(world, name)
     if told.usage.health is Health.MISSING and not (told.usage.uses or told.usage.overridden):
-        raise NotThere(f"there is no SchedulingClass {name}, and nobody asks for it")
+        near = did_you_mean(name, world.classes)
+        raise NotThere(f"there is no SchedulingClass {name}, and nobody asks for it{near}")
     if common.output is not Output.TABLE:
         print_document("ClassExplanation", world, common, {"explanation": told})
         return

@@ -18,6 +18,8 @@ SUFFIXES: Final = (".json", ".yaml", ".yml")
 _SEPARATOR: Final = "---"
 _LISTS_DEEP: Final = 5
 
+_BEFORE: Final = re.compile(r"(?:[ \t\r]*(?:#[^\n]*)?\n)*")
+"""Lines before the first that says something."""
 _TEMPLATE: Final = re.compile(r"^[^#\n]*?\{\{", re.MULTILINE)
 """An action of a Go template outside of comments. YAML may hold such text, in a quoted value or a
 block, so this alone says nothing of a document that can be read."""
@@ -92,9 +94,13 @@ def _decode(data: bytes, name: str) -> str:
 def _of_text(text: str, name: str, say: Say) -> Iterator[Manifest]:
     for first, document in _documents(text):
         at = _Place(name, first, say)
+        last, number = 0, 1
         for line, value in _values(document, at):
+            number = number + 1 if line == last else 1
+            last = line
             if value is not None:
-                yield from _objects(value, f"{name}:{line}", say, 0)
+                more = f" value {number}" if number > 1 else ""
+                yield from _objects(value, f"{name}:{line}{more}", say, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +155,9 @@ def _values(document: str, at: _Place) -> Iterator[tuple[int, Any]]:
             raise InputError(f"{at.name}:{line}: {_IS_TEMPLATE}") from error
         line = at.first + error.line - 1
         raise InputError(f"{at.name}:{line}: {error.problem}") from error
-    blank = len(document) - len(start)
-    yield at.first + document.count("\n", 0, blank), value
+    before = _BEFORE.match(document)
+    begin = before.end() if before is not None else 0
+    yield at.first + document.count("\n", 0, begin), value
 
 
 def _json_values(document: str, at: _Place) -> Iterator[tuple[int, Any]]:

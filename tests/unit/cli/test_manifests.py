@@ -321,3 +321,25 @@ def test_where_a_node_cannot_be_read_nothing_is_judged_by_the_nodes(tmp_path: Pa
     assert f"{path}:1: Node n1: status.allocatable" in done.out
     assert "NoMatchingNodes" not in done.out
     assert "nodes are not known" in done.out
+
+
+def test_an_object_that_is_given_twice_is_told_with_both_places(tmp_path: Path) -> None:
+    head = '{"apiVersion": "cozystack.io/v1alpha1", "kind": "SchedulingClass"'
+    text = head + ', "metadata": {"name": "a"}}'
+    path = tmp_path / "a.yaml"
+    for content, places in (
+        (f"{text}\n---\n# b\n{text}\n", f"({path}:1, {path}:4)"),
+        (text * 2, f"({path}:1, {path}:1 value 2)"),
+    ):
+        path.write_text(content)
+        done = schedclass("check", "-f", path)
+        assert f"SchedulingClass a is given more than once {places}; the last one" in done.err
+    path.write_text(text)
+    done = schedclass("check", "-f", path, "-f", path)
+    assert f"more than once ({path}:1, read twice); the last one counts" in done.err
+
+
+def test_where_there_are_no_tenants_the_tree_says_so() -> None:
+    done = schedclass("tree", "-f", NODES)
+    assert (done.code, done.out) == (0, "")
+    assert "note: no tenants: none can be seen" in done.err

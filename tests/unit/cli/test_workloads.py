@@ -322,3 +322,14 @@ def test_what_names_nothing_ends_with_one_sentence(what: tuple[str, ...], senten
     done = explain(namespace(), dc_west(), running("w-0"), what=what)
     assert (done.code, done.out) == (2, "")
     assert sentence in done.err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("wish", ["DC-West", "dc-wset"])
+def test_a_class_that_is_not_there_is_told_with_the_one_that_is(wish: str) -> None:
+    given = (namespace(class_name=wish), dc_west())
+    near = "; did you mean dc-west?"
+    told = explain(*given, what=("ns", "tenant-a")).out
+    assert f'class "{wish}" does not exist{near}' in told
+    assert f"so new pods are not pinned{near}" in told
+    assert near in explain(*given, what=("class", wish)).out
+    assert near in explain(dc_west(), what=("class", wish)).err

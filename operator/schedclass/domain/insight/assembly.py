@@ -229,7 +229,10 @@ class Assembly:
     def _note_duplicate(self, kind: str, place: str, name: str, origin: str) -> None:
         key = (kind, place, name)
         if key in self._origins:
-            where = f" ({self._origins[key]}, {origin})" if origin else ""
+            before = self._origins[key]
+            where = f" ({before}, {origin})" if origin else ""
+            if origin == before:
+                where = f" ({origin}, read twice)" if origin else ""
             at = f"{place}/{name}" if place else name
             self.notes.append(f"{kind} {at} is given more than once{where}; the last one counts")
         self._origins[key] = origin

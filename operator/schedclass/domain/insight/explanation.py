@@ -11,6 +11,7 @@ from schedclass.domain.insight.scheduler_sign import scheduler_missing
 from schedclass.domain.insight.snapshot import Part
 from schedclass.domain.insight.world import Health, World
 from schedclass.domain.namespaces import Namespace
+from schedclass.domain.near import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,8 @@ def _outcome(world: World, name: str, effective: Effective) -> str:
     whence = "its own" if effective.origin == name else f"inherited from {effective.origin}"
     missing = scheduler_missing(world.classes.get(effective.class_name))
     pinned = {
-        Health.MISSING: "; the class does not exist, so new pods are not pinned",
+        Health.MISSING: "; the class does not exist, so new pods are not pinned"
+        + did_you_mean(effective.class_name, world.classes),
         Health.INVALID: "; the class is invalid, so its pods stay Pending",
         Health.NO_NODES: "; it matches no node, so new pods stay Pending",
         Health.UNSCHEDULED: f"; {missing}",
@@ -165,7 +167,8 @@ def class_step(world: World, class_name: str) -> Step:
     cls = world.classes.get(class_name)
     if cls is None:
         if world.health(class_name) is Health.MISSING:
-            return Step("Class", f'class "{class_name}" does not exist', rests)
+            near = did_you_mean(class_name, world.classes)
+            return Step("Class", f'class "{class_name}" does not exist{near}', rests)
         why = world.snapshot.unknown[Part.CLASSES]
         return Step("Class", f'whether class "{class_name}" exists is not known: {why}', rests)
     if cls.spec is None:

@@ -49,6 +49,13 @@ class NodeRestriction:
     key: str
     spec: ClassSpec = field(compare=False, repr=False)
 
+    @property
+    def called(self) -> str:
+        """What of the two there is, in kube-scheduler's words."""
+        if self.spec.node_affinity is None or self.spec.node_affinity.required is None:
+            return "node selector"
+        return "node affinity/selector" if self.spec.node_selector else "node affinity"
+
     def allows(self, node: Node) -> bool:
         """Whether a node satisfies both."""
         return matches_node(self.spec, node)

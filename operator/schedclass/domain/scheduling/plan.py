@@ -192,7 +192,7 @@ class Planner:
         for part, class_name in self.judged():
             if part.node is not None:
                 allowed = self.holdings.nodes((part.node,))
-                yield NodeRule(allowed, verdicts.node_mismatch(class_name))
+                yield NodeRule(allowed, verdicts.node_mismatch(class_name, part.node.called))
 
     def _spread_rules(self) -> Iterator[Rule]:
         labels = self.subject.pod.labels

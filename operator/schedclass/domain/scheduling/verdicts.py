@@ -119,10 +119,10 @@ def class_unusable(name: str, problem: str) -> Rejection:
     return Rejection(Plugin.CLASS, Reason.INVALID_SPEC, message, class_name=name)
 
 
-def node_mismatch(class_name: str) -> Rejection:
-    """The node fails nodeSelector or required nodeAffinity."""
+def node_mismatch(class_name: str, called: str) -> Rejection:
+    """The node fails nodeSelector or required nodeAffinity; `called` says which the class has."""
     message = (
-        f'node(s) didn\'t match SchedulingClass "{class_name}" node selector'
+        f'node(s) didn\'t match SchedulingClass "{class_name}" {called}'
         if class_name
         else "node(s) didn't match Pod's node affinity/selector"
     )

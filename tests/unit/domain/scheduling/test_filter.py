@@ -329,3 +329,23 @@ def test_explain_lists_what_each_plugin_has_against_a_node() -> None:
         Plugin.NODE_AFFINITY,
         Plugin.POD_AFFINITY,
     ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "called"),
+    [
+        ({"nodeSelector": {"zone": "east"}}, "node selector"),
+        ({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}]}}}, "node affinity"),
+        (
+            {
+                "nodeSelector": {"zone": "west"},
+                "nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{}]}},
+            },
+            "node affinity/selector",
+        ),
+    ],
+)
+def test_a_class_is_told_of_what_it_has(spec: Json, called: str) -> None:
+    world = World(**spec).nodes("west")
+    told = world.why(pod("p"))
+    assert told == {"n1": f'node(s) didn\'t match SchedulingClass "dc" {called}'}
