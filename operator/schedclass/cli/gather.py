@@ -1,6 +1,7 @@
 """A snapshot of a running cluster, in pages; nothing is ever written to it."""
 
 import asyncio
+import ssl
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from schedclass.cli.kubeconfig import choose
 from schedclass.cli.options import Common
 from schedclass.cli.problems import CliError
 from schedclass.cli.progress import Progress
-from schedclass.cli.unreachable import why_unreachable
+from schedclass.cli.unreachable import ssl_reason, why_unreachable
 from schedclass.domain import names
 from schedclass.domain.insight.assembly import DEFAULT_NAMESPACE, Assembly, MalformedObject
 from schedclass.domain.insight.snapshot import Part, PodRecord, Snapshot, Workload
@@ -144,7 +145,17 @@ def ask(
     try:
         return asyncio.run(talk())
     except ConfigurationError as error:
+        cause = error.__cause__
+        if isinstance(cause, OSError) and cause.filename:
+            what = f"{cause.filename}: {cause.strerror}"
+            raise CliError(f"cannot read the cluster's credentials: {what}") from error
         raise CliError(str(error)) from error
+    except ssl.SSLError as error:  # before anything is sent
+        whose = f"context {reached.context}" if reached.context else "this pod's account"
+        raise CliError(
+            f"the certificates of {whose} cannot be used: {ssl_reason(error)}; see "
+            "certificate-authority and client-certificate in kubeconfig"
+        ) from error
 
 
 @dataclass(slots=True)

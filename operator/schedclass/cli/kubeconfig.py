@@ -64,8 +64,21 @@ def choose(common: Common) -> Chosen:
         wanted = context.get(key)
         if wanted and wanted not in merged.entries[section]:
             raise CliError(f'{path}: context "{name}" names {key} "{wanted}", which is not there')
+        if wanted and not isinstance(merged.entries[section][wanted].get(key), Mapping):
+            raise CliError(f'{path} is no kubeconfig: {key} "{wanted}" must be an object')
+    _check_server(merged, context.get("cluster"), path)
     namespace = str(context.get("namespace") or "")
     return Chosen(kubeconfig(path, context=name), name, namespace)
+
+
+def _check_server(merged: _Merged, cluster: object, path: str) -> None:
+    entry = merged.entries["clusters"].get(str(cluster))
+    server = mapping_or_empty(entry.get("cluster") if entry else None).get("server")
+    if not str(server or "").startswith(("https://", "http://")):
+        given = f'"{server}"' if server else "none"
+        raise CliError(
+            f'{path}: cluster "{cluster}" needs a server as https://HOST:6443, not {given}'
+        )
 
 
 def _way_out(common: Common, given: str) -> str:

@@ -42,13 +42,17 @@ def why_unreachable(server: str, error: Unreachable) -> str:
             return _certificate(server, cause)
     for cause in of_tls:
         if isinstance(cause, ssl.SSLError):
-            reason = (cause.reason or "no further reason").replace("_", " ").lower()
-            return f"the API server {server} cannot be spoken to over TLS: {reason}"
+            return f"the API server {server} cannot be spoken to over TLS: {ssl_reason(cause)}"
     for cause in causes:
         why = _word(cause)
         if why:
             return f"the API server {server} cannot be reached: {why}"
     return f"the API server {server} gives no usable answer: {error.cause}"
+
+
+def ssl_reason(error: ssl.SSLError) -> str:
+    """OpenSSL's reason in plain words: `no certificate or crl found`."""
+    return (error.reason or "no further reason").replace("_", " ").lower()
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

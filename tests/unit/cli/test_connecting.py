@@ -211,6 +211,34 @@ def test_a_broken_kubeconfig_is_told_in_one_sentence(
     assert said.startswith(f"{path}{sentence.partition(',')[0]}")
 
 
+@pytest.mark.parametrize(
+    ("cluster", "user", "sentence"),
+    [
+        (
+            {"server": "https://127.0.0.1:1", "certificate-authority-data": "YWJj"},
+            {"token": "x"},
+            "the certificates of context here cannot be used: no certificate or crl found; ",
+        ),
+        ({}, {"token": "x"}, 'cluster "here" needs a server as https://HOST:6443, not none'),
+        ({"server": "127.0.0.1:1"}, {}, 'as https://HOST:6443, not "127.0.0.1:1"'),
+        (None, {"token": "x"}, 'is no kubeconfig: cluster "here" must be an object'),
+        ({"server": "https://127.0.0.1:1"}, None, 'is no kubeconfig: user "me" must be an object'),
+        (
+            {"server": "https://127.0.0.1:1"},
+            {"tokenFile": "/nope"},
+            "cannot read the cluster's credentials: /nope: No such file or directory",
+        ),
+    ],
+)
+def test_what_a_context_points_at_is_told_in_one_sentence(
+    tmp_path: Path, cluster: Json | None, user: Json | None, sentence: str
+) -> None:
+    content = config("")
+    content["clusters"][0]["cluster"] = cluster
+    content["users"][0]["user"] = user
+    assert sentence in complaint("--kubeconfig", written(tmp_path, content))
+
+
 def test_a_folder_is_no_kubeconfig(tmp_path: Path) -> None:
     assert complaint("--kubeconfig", tmp_path) == (
         f"kubeconfig {tmp_path} cannot be read: Is a directory"
