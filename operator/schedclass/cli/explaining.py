@@ -42,6 +42,10 @@ _GROUPS: Final = {
 """API groups of the kinds that have one, as kubectl writes them behind the kind."""
 
 
+COMPARED: Final = 20
+"""How many pods of a workload are compared, to say once what they share; the others are listed."""
+
+
 def explain(common: Common, kind: str, named: Sequence[str]) -> int:
     """`schedclass explain KIND NAME...`, or KIND/NAME... as kubectl prints it.
 
@@ -228,7 +232,8 @@ def _workload(common: Common, world: World, kind: str, namespace: str, name: str
     """Explain pods of one workload: those that wait first, as they are what is asked about."""
     records, makers, title = _members(world, kind, namespace, name)
     ordered = sorted(records, key=lambda r: (r.running, r.created, r.pod.name))
-    told = explain_workload(world, ordered, makers)
+    first = COMPARED if common.output is Output.TABLE else None
+    told = explain_workload(world, ordered, makers, first=first)
     makers_say = _makers_say(common, world, told, makers)
     if common.output is not Output.TABLE:
         events = [_events(common, record) for record in ordered]

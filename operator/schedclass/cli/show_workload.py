@@ -44,7 +44,7 @@ def show_workload(  # noqa: PLR0913 - what the page is made of
     Args:
         screen: where to.
         title: e.g. `Deployment shop/web`.
-        records: its pods, in the order of `told.pods`.
+        records: its pods, in the order of `told.pods`, which may end before.
         told: what is said of them.
         makers_say: what its controllers say of pods that they could not create.
         events_of: asks for the Events of a pod.
@@ -108,7 +108,7 @@ def _grouped(
     records: Sequence[PodRecord], told: Sequence[PodExplanation], events_of: EventsOf
 ) -> list[_Alike]:
     groups: list[_Alike] = []
-    for record, one in zip(records, told, strict=True):
+    for record, one in zip(records, told, strict=False):
         if len(groups) == EXPLAINED and not any(
             _without_name(group.told) == _without_name(one) for group in groups
         ):

@@ -333,3 +333,14 @@ def test_a_class_that_is_not_there_is_told_with_the_one_that_is(wish: str) -> No
     assert f"so new pods are not pinned{near}" in told
     assert near in explain(*given, what=("class", wish)).out
     assert near in explain(dc_west(), what=("class", wish)).err
+
+
+def test_of_many_pods_the_first_are_explained_and_all_are_listed() -> None:
+    pods = [running(f"w-{number:02}") for number in range(30)]
+    maker = workload("StatefulSet", replicas=32)
+    done = explain(namespace(), dc_west(), maker, *pods, what=("sts", "w"))
+    assert "StatefulSet tenant-a/w: 30 of 32 pods exist, 30 on a node" in done.out
+    assert "\nThe 2 pods that do not exist\n" in done.out
+    assert "tenant-a/w-09 and 10 more\n" in done.out
+    assert "\ntenant-a/w-29: node-1\n" in done.out
+    assert done.out.count("Own request:") == 1

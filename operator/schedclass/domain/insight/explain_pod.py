@@ -36,14 +36,22 @@ class PodExplanation:
     violations: tuple[Violation, ...] = ()
 
 
-def explain_pod(world: World, record: PodRecord) -> PodExplanation:
-    """Explain a pod, whether it waits, runs or is only a template."""
+def explain_pod(
+    world: World, record: PodRecord, simulator: Simulator | None = None
+) -> PodExplanation:
+    """Explain a pod, whether it waits, runs or is only a template.
+
+    Args:
+        world: where.
+        record: the pod.
+        simulator: of this world, to be shared by several pods: making one counts the whole world.
+    """
     judgement = outcome = None
     refused = refusal(world, record)
     if refused is not None:
         outcome = f"admission would refuse it: {refused}"
     elif world.snapshot.knows(Part.NODES) and not record.pod.finished:
-        simulator = Simulator(world)
+        simulator = simulator or Simulator(world)
         judgement = simulator.judge(_unplaced(world, record))
         outcome = _outcome(world, record, judgement, simulator)
     return PodExplanation(

@@ -37,7 +37,7 @@ class WorkloadExplanation:
     Attributes:
         existing: how many pods there are that have not finished.
         wanted: how many there should be; None where that is not known, or depends on the nodes.
-        pods: those there are, the ones that wait first.
+        pods: those there are, in the order in which they were given; perhaps only the first.
         missing: those there are not.
     """
 
@@ -48,7 +48,11 @@ class WorkloadExplanation:
 
 
 def explain_workload(
-    world: World, records: Sequence[PodRecord], workloads: Sequence[Workload]
+    world: World,
+    records: Sequence[PodRecord],
+    workloads: Sequence[Workload],
+    *,
+    first: int | None = None,
 ) -> WorkloadExplanation:
     """Explain the pods that exist and those that are still to be made.
 
@@ -56,13 +60,15 @@ def explain_workload(
         world: where.
         records: its pods.
         workloads: what makes them, as far as that can be seen.
+        first: how many of the pods are explained; None for all.
     """
+    simulator = Simulator(world)
     counted = [workload.replicas for workload in workloads]
     known = [number for number in counted if number is not None]
     return WorkloadExplanation(
         existing=len(records),
         wanted=sum(known) if known and len(known) == len(counted) else None,
-        pods=tuple(explain_pod(world, record) for record in records),
+        pods=tuple(explain_pod(world, record, simulator) for record in records[:first]),
         missing=tuple(
             found
             for workload in workloads
