@@ -111,7 +111,7 @@ test-faults-short: $(READY) programs ## Break one part after the other under loa
 	@$(BIN)/python -m pytest tests/faults $(ANYWHERE) $(ARGS)
 
 .PHONY: test-faults
-test-faults: $(READY) programs ## The same with more rounds and real time limits; half an hour
+test-faults: $(READY) programs ## The same with more rounds and real time limits; a quarter of an hour
 	@$(BIN)/python -m pytest tests/faults --long-faults $(ANYWHERE) $(ARGS)
 
 .PHONY: test-rights
