@@ -6,15 +6,16 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from controlplane import Api, Cluster, Installation, Kubectl, build
+from controlplane import Api, Cluster, Installation, Kubectl, build, eventually
 from controlplane.components import ROOMY
 from controlplane.identities import ADMINS
+from schedclass.domain import names
 from schedclass.kube.client import KubeClient
 from schedclass.kube.credentials import kubeconfig
-from tests.cluster.objects import REGION
+from tests.cluster.objects import NAMESPACES, REGION
 from tests.cluster.refusals import refused_requests
 from tests.cluster.replicas import Replica
-from tests.cluster.tenants import Tenants
+from tests.cluster.tenants import Tenants, unique
 
 HERE = Path(__file__).parent
 
@@ -86,6 +87,22 @@ def operator(cluster: Cluster, session_operator: Installation) -> Installation:
     """
     session_operator.heal()
     return session_operator
+
+
+@pytest.fixture
+def known_scheduler(operator: Installation) -> None:
+    """Every webhook replica knows that a scheduler runs; while it does not, it warns of that."""
+    api = operator.cluster.admin
+    body = {"metadata": {"name": unique("probe"), "labels": {names.CLASS_KEY: "dc-west"}}}
+
+    def silent() -> bool:
+        for _ in range(2 * len(operator.webhooks)):
+            api.create(f"{NAMESPACES}?dryRun=All", body)
+            if api.warnings:
+                return False
+        return True
+
+    eventually("nobody warns of a missing scheduler", silent, seconds=30)
 
 
 @pytest.fixture

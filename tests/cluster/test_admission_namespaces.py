@@ -60,6 +60,7 @@ def ignored(wish: str, origin: str, class_name: str = WEST) -> str:
 # --- CREATE ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("known_scheduler")
 def test_a_child_is_born_with_its_parents_class(api: Api, tenants: Tenants, parent: str) -> None:
     born = api.create(NAMESPACES, child(tenants, parent))
     assert stamped(born) == (WEST, "true", parent, None)
@@ -86,6 +87,7 @@ def test_a_class_that_does_not_exist_is_warned_of(api: Api, tenants: Tenants) ->
     assert any('"dc-nowhere" does not exist' in warning for warning in api.warnings)
 
 
+@pytest.mark.usefixtures("known_scheduler")
 def test_an_overridden_wish_is_kept_and_warned_of(api: Api, tenants: Tenants, parent: str) -> None:
     wish = child(tenants, parent, labels={names.CLASS_KEY: EAST})
     assert stamped(api.create(NAMESPACES, wish)) == (WEST, "true", parent, EAST)
@@ -159,6 +161,7 @@ def test_taking_our_annotations_off_does_not_free_a_child(tenants: Tenants, pare
     tenants.settle({below: EAST})
 
 
+@pytest.mark.usefixtures("known_scheduler")
 def test_a_new_owner_counts_in_the_same_request(tenants: Tenants, parent: str) -> None:
     orphan = tenants.create(wants=EAST)
     answer = tenants.move(orphan, below=parent)
@@ -205,6 +208,7 @@ def test_twenty_foreign_labels_changed_at_once_are_all_intact(
 # --- GitOps and Helm ------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("known_scheduler")
 def test_server_side_apply_of_an_overridden_class_is_stamped_and_stays_quiet(
     api: Api, tenants: Tenants, parent: str
 ) -> None:

@@ -114,6 +114,7 @@ def test_an_unused_class_goes_at_once(api: Api, tenants: Tenants, used: tuple[st
 # --- deleted in the gap ---------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("known_scheduler")
 def test_a_class_deleted_in_the_gap_works_on_until_nobody_needs_it(
     api: Api, tenants: Tenants, used: tuple[str, str]
 ) -> None:
