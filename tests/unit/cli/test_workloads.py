@@ -344,3 +344,12 @@ def test_of_many_pods_the_first_are_explained_and_all_are_listed() -> None:
     assert "tenant-a/w-09 and 10 more\n" in done.out
     assert "\ntenant-a/w-29: node-1\n" in done.out
     assert done.out.count("Own request:") == 1
+
+
+def test_check_fails_while_no_scheduler_lives_for_a_class_in_use() -> None:
+    given = ("check", "-f", NODES, "-f", "-")
+    used = schedclass(*given, stdin=manifests(namespace(), unserved()))
+    assert used.code == 1
+    (row,) = (line for line in used.out.splitlines() if "SchedulerMissing" in line)
+    assert row.endswith(UNSERVED)
+    assert schedclass(*given, stdin=manifests(unserved())).code == 0

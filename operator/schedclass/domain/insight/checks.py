@@ -9,6 +9,7 @@ from schedclass.domain import compliance, inheritance, names
 from schedclass.domain.compliance import ViolationKind
 from schedclass.domain.findings import Finding, Reason, Severity
 from schedclass.domain.inheritance import NamespaceKeys, desired_keys
+from schedclass.domain.insight.scheduler_sign import scheduler_missing
 from schedclass.domain.insight.snapshot import Part, PodRecord
 from schedclass.domain.insight.world import Health, World
 from schedclass.domain.near import did_you_mean
@@ -176,6 +177,8 @@ def _class_findings(world: World, name: str, bound: int) -> Iterator[Finding]:
             yield Finding(Reason.NO_MATCHING_NODES, message, Severity.ERROR)
         case _:
             pass
+    if bound and (missing := scheduler_missing(cls)) is not None:
+        yield missing
     if cls is not None:
         yield from cls.errors
         yield from spec_notes(cls)
