@@ -59,7 +59,7 @@ def tree(common: Common, *, root: str, class_name: str, **wanted: Any) -> int:
     if root and root not in world.namespaces:
         raise NotThere(no_namespace(world, root))
     if class_name and class_name not in world.bound and world.exists(class_name) is False:
-        raise NotThere(_no_class(world, class_name))
+        raise NotThere(no_class(world, class_name))
     only = only_namespace(common, world)
     if root and only not in ("", root):
         raise CliError(f"{root} and -n {only} name two namespaces; give one of them")
@@ -108,7 +108,8 @@ def _report(report: CheckReport) -> dict[str, Any]:
     }
 
 
-def _no_class(world: World, name: str) -> str:
+def no_class(world: World, name: str) -> str:
+    """The sentence about a class that is not there, and that nobody asks for."""
     near = did_you_mean(name, world.classes)
     return f"there is no SchedulingClass {name}, and nobody asks for it{near}"
 
@@ -120,7 +121,7 @@ def usage(common: Common, class_name: str) -> int:
     world = load_world(common, CLUSTER_PARTS)
     used = usage_of(world, class_name)
     if used.health is Health.MISSING and not (used.uses or used.overridden):
-        raise NotThere(_no_class(world, class_name))
+        raise NotThere(no_class(world, class_name))
     only = only_namespace(common, world)
     if only:
         used = usage_within(used, only)

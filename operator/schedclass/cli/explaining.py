@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from schedclass.cli.commands import no_namespace, print_document, tell_unknown
+from schedclass.cli.commands import no_class, no_namespace, print_document, tell_unknown
 from schedclass.cli.options import Common, Output
 from schedclass.cli.problems import FAILED, CliError, NotThere
 from schedclass.cli.screen import Screen
@@ -21,7 +21,6 @@ from schedclass.domain.insight.explain_workload import (
 from schedclass.domain.insight.explanation import explain_namespace
 from schedclass.domain.insight.snapshot import Owner, Part, PodRecord, Workload
 from schedclass.domain.insight.world import Health, World
-from schedclass.domain.near import did_you_mean
 
 _ALIASES: Final = {
     **dict.fromkeys(("pod", "pods", "po"), "Pod"),
@@ -156,8 +155,7 @@ def _namespace(common: Common, world: World, name: str) -> None:
 def _class(common: Common, world: World, name: str) -> None:
     told = explain_class(world, name)
     if told.usage.health is Health.MISSING and not (told.usage.uses or told.usage.overridden):
-        near = did_you_mean(name, world.classes)
-        raise NotThere(f"there is no SchedulingClass {name}, and nobody asks for it{near}")
+        raise NotThere(no_class(world, name))
     if common.output is not Output.TABLE:
         print_document("ClassExplanation", world, common, {"explanation": told})
         return

@@ -130,7 +130,6 @@ def ask(
             except Unreachable as error:
                 raise CliError(why_unreachable(client.server, error)) from error
             except Unauthorized as error:
-                whose = f"context {reached.context}" if reached.context else "this pod's account"
                 raise CliError(
                     f"the API server {client.server} does not accept the credentials of {whose}; "
                     "log in again, or choose another with --context or --kubeconfig"
@@ -142,6 +141,7 @@ def ask(
                     f"the API server {client.server} refuses: {error.message} ({error.path})"
                 ) from error
 
+    whose = f"context {reached.context}" if reached.context else "this pod's account"
     try:
         return asyncio.run(talk())
     except ConfigurationError as error:
@@ -151,7 +151,6 @@ def ask(
             raise CliError(f"cannot read the cluster's credentials: {what}") from error
         raise CliError(str(error)) from error
     except ssl.SSLError as error:  # before anything is sent
-        whose = f"context {reached.context}" if reached.context else "this pod's account"
         raise CliError(
             f"the certificates of {whose} cannot be used: {ssl_reason(error)}; see "
             "certificate-authority and client-certificate in kubeconfig"

@@ -11,6 +11,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final
 
+from schedclass.domain.rawjson import mapping, mappings
+
 Amounts = Mapping[str, int]
 """Resource name to amount: cpu in thousandths, everything else in its unit."""
 
@@ -150,8 +152,8 @@ def parse_demand(spec: Mapping[str, Any]) -> Demand:
     Raises:
         ValueError: with the field, if a part of it cannot be read.
     """
-    containers = _mappings(spec.get("containers"), "spec.containers")
-    inits = _mappings(spec.get("initContainers"), "spec.initContainers")
+    containers = mappings(spec.get("containers"), "spec.containers")
+    inits = mappings(spec.get("initContainers"), "spec.initContainers")
     requests = _pod_requests(spec, containers, inits, {})
     scored = _pod_requests(spec, containers, inits, _SCORED_DEFAULTS)
     ports = [
@@ -193,7 +195,7 @@ def _pod_requests(
             _add(asked, sidecars)
         _raise_to(peak, asked)
     _raise_to(running, peak)
-    whole = _mapping(spec.get("resources"), "spec.resources")
+    whole = mapping(spec.get("resources"), "spec.resources")
     running.update(parse_amounts(whole.get("requests"), "spec.resources.requests"))
     _add(running, parse_amounts(spec.get("overhead"), "spec.overhead"))
     return running
@@ -211,7 +213,7 @@ def _each(
 
 def _requests(path: _Container, container: Mapping[str, Any], defaults: Amounts) -> Amounts:
     try:
-        resources = _mapping(container.get("resources"), "resources")
+        resources = mapping(container.get("resources"), "resources")
         asked = parse_amounts(resources.get("limits"), "resources.limits")
         # The API server copies limits to requests that are left out (SetDefaults_Pod).
         asked.update(parse_amounts(resources.get("requests"), "resources.requests"))
@@ -233,7 +235,7 @@ def _ports(
     path: _Container, container: Mapping[str, Any], *, host_network: bool
 ) -> Iterable[HostPort]:
     try:
-        ports = _mappings(container.get("ports"), "ports")
+        ports = mappings(container.get("ports"), "ports")
     except ValueError as error:
         raise _of_container(path, container, error) from error
     for port in ports:
@@ -255,19 +257,3 @@ def _add(total: dict[str, int], more: Amounts) -> None:
 def _raise_to(total: dict[str, int], least: Amounts) -> None:
     for name, amount in least.items():
         total[name] = max(total.get(name, 0), amount)
-
-
-def _mapping(value: object, path: str) -> Mapping[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{path}: must be an object with fields")  # noqa: TRY004 - input, not code
-    return value
-
-
-def _mappings(value: object, path: str) -> list[Mapping[str, Any]]:
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise ValueError(f"{path}: must be a list")  # noqa: TRY004 - input, not code
-    return [_mapping(item, path) for item in value]

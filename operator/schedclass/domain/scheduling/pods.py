@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from schedclass.domain import names
+from schedclass.domain.rawjson import mapping, mappings
 from schedclass.domain.resources import Demand
 from schedclass.domain.scheduling.constraints import (
     NO_CONSTRAINTS,
@@ -89,10 +90,10 @@ def parse_pod(obj: Mapping[str, Any], *, prospects: bool = False) -> Pod:
         ValueError: a field that placement depends on has a value of the wrong type, which no pod
             of an API server has; the message names the field.
     """
-    metadata = _mapping(obj.get("metadata"), "metadata")
-    spec = _mapping(obj.get("spec"), "spec")
-    status = _mapping(obj.get("status"), "status")
-    annotations = _mapping(metadata.get("annotations"), "metadata.annotations")
+    metadata = mapping(obj.get("metadata"), "metadata")
+    spec = mapping(obj.get("spec"), "spec")
+    status = mapping(obj.get("status"), "status")
+    annotations = mapping(metadata.get("annotations"), "metadata.annotations")
     namespace, name = _text(metadata, "namespace"), _text(metadata, "name")
     priority = spec.get("priority")
     return Pod(
@@ -101,7 +102,7 @@ def parse_pod(obj: Mapping[str, Any], *, prospects: bool = False) -> Pod:
         name=name,
         labels={
             str(key): str(value)
-            for key, value in _mapping(metadata.get("labels"), "metadata.labels").items()
+            for key, value in mapping(metadata.get("labels"), "metadata.labels").items()
         },
         node_name=_text(spec, "nodeName"),
         nominated_node=_text(status, "nominatedNodeName"),
@@ -110,7 +111,7 @@ def parse_pod(obj: Mapping[str, Any], *, prospects: bool = False) -> Pod:
         class_annotation=_text(annotations, names.CLASS_KEY) or None,
         daemon=any(
             owner.get("kind") == "DaemonSet" and owner.get("controller") is True
-            for owner in _items(metadata, "ownerReferences")
+            for owner in mappings(metadata.get("ownerReferences"), "ownerReferences")
         ),
         priority=priority if isinstance(priority, int) else 0,
         own=_own_constraints(spec),
@@ -134,7 +135,7 @@ def _prospects(
 
 
 def _own_constraints(spec: Mapping[str, Any]) -> Constraints:
-    affinity = _mapping(spec.get("affinity"), "spec.affinity")
+    affinity = mapping(spec.get("affinity"), "spec.affinity")
     fields = {
         "nodeSelector": spec.get("nodeSelector"),
         "nodeAffinity": affinity.get("nodeAffinity"),
@@ -154,26 +155,9 @@ def _tolerance(spec: Mapping[str, Any]) -> Tolerance:
             value=_text(item, "value"),
             effect=_text(item, "effect"),
         )
-        for item in _items(spec, "tolerations")
+        for item in mappings(spec.get("tolerations"), "tolerations")
     )
     return Tolerance(tolerations) if tolerations else _NO_TOLERANCE
-
-
-def _mapping(value: object, path: str) -> Mapping[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{path}: must be an object with fields")  # noqa: TRY004 - input, not code
-    return value
-
-
-def _items(holder: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    value = holder.get(key)
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise ValueError(f"{key}: must be a list")  # noqa: TRY004 - input, not code
-    return [_mapping(item, key) for item in value]
 
 
 def _text(holder: Mapping[str, Any], key: str) -> str:
