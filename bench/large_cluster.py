@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 from rich.console import Console
 
+from bench.load import at_once
 from bench.report import Goal
 from controlplane import Cluster, Installation, eventually
 from controlplane.installation import NAMESPACE, RELEASE
@@ -107,7 +108,7 @@ class Scale:
             }
             await self.admin.create(NAMESPACES, {"metadata": metadata})
 
-        await at_once(everyone, create)
+        await at_once(everyone, create, CONCURRENCY, Conflict)
 
     # --- start --------------------------------------------------------------------------------
 
@@ -175,7 +176,8 @@ class Scale:
 
             async with self.carrying(class_name, self.members) as carried:
                 began = time.perf_counter()
-                await at_once(self.members, patch)
+                # The namespace controller may have put its own label on one meanwhile.
+                await at_once(self.members, patch, CONCURRENCY, Conflict)
                 await carried()
                 return len(self.members) / (time.perf_counter() - began)
 
@@ -218,19 +220,3 @@ class Scale:
             yield lambda: asyncio.wait_for(asyncio.shield(task), 600)
         finally:
             task.cancel()
-
-
-async def at_once(items: Sequence[Any], work: Callable[[Any], Awaitable[None]]) -> None:
-    """Works on all items, `CONCURRENCY` at a time."""
-    waiting = iter(items)
-
-    async def worker() -> None:
-        for item in waiting:
-            try:
-                await work(item)
-            except Conflict:
-                continue  # the namespace controller has put its own label on it meanwhile
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(CONCURRENCY):
-            group.create_task(worker())

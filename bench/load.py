@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,27 @@ COMPONENTS = ("kube-apiserver", "etcd", "webhook-service")
 
 class BenchError(RuntimeError):
     """The figures would mean nothing; the message says why."""
+
+
+async def at_once(
+    items: Iterable[Any],
+    work: Callable[[Any], Awaitable[Any]],
+    concurrency: int,
+    done: type[Exception],
+) -> None:
+    """Works on all items, so many at a time; where `done` is raised, others were faster."""
+    waiting = iter(items)
+
+    async def worker() -> None:
+        for item in waiting:
+            try:
+                await work(item)
+            except done:
+                continue
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(concurrency):
+            group.create_task(worker())
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import psutil
 
-from bench.load import BenchError
+from bench.load import BenchError, at_once
 from controlplane import Cluster, Installation, nodes
 from controlplane.programs import program
 from schedclass.domain import names
@@ -216,7 +216,7 @@ class Placing:
             path = f"{NODES}/{body['metadata']['name']}"
             await self._admin.merge_patch(path, {"spec": {"taints": None}})
 
-        await at_once(manifests, create)
+        await at_once(manifests, create, CONCURRENCY, NotFound)
 
     async def run_pods(self, count: int) -> None:
         """Creates pods that run already, dealt out to the nodes, of a few dozen workloads."""
@@ -228,7 +228,12 @@ class Placing:
             return {"metadata": metadata, "spec": _spec(nodeName=where[number % len(where)])}
 
         path = "/api/v1/namespaces/running/pods"
-        await at_once(range(count), lambda number: self._admin.create(path, body(number)))
+        await at_once(
+            range(count),
+            lambda number: self._admin.create(path, body(number)),
+            CONCURRENCY,
+            NotFound,
+        )
 
     async def turn(self, row: Row, who: str, count: int) -> Turn:
         """Creates pods while their scheduler is paused, lets it work, and removes them again.
@@ -316,7 +321,7 @@ class Placing:
 
         # Their grace period is 0, so they are gone at once.
         paths = [f"{path}/{pod['metadata']['name']}" for pod in found]
-        await at_once(paths, self._admin.delete)
+        await at_once(paths, self._admin.delete, CONCURRENCY, NotFound)
         await asyncio.sleep(SETTLE_SECONDS)
 
     def _process(self, name: str) -> psutil.Process:
@@ -374,19 +379,3 @@ def _node(number: int) -> Json:
 def _spec(**more: Any) -> Json:
     container = {"name": "c", "image": "registry.k8s.io/pause", "resources": {"requests": REQUESTS}}
     return {"containers": [container], "terminationGracePeriodSeconds": 0, **more}
-
-
-async def at_once(items: Iterable[Any], work: Callable[[Any], Any]) -> None:
-    """Works on all items, `CONCURRENCY` at a time; what is gone already is done."""
-    waiting = iter(items)
-
-    async def worker() -> None:
-        for item in waiting:
-            try:
-                await work(item)
-            except NotFound:
-                continue
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(CONCURRENCY):
-            group.create_task(worker())
