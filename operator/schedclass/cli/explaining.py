@@ -52,6 +52,8 @@ def explain(common: Common, kind: str, named: Sequence[str]) -> int:
         CliError: no such kind, no name, or nothing can be gathered; one sentence.
     """
     asked = wanted(kind, named)
+    if common.all_namespaces:
+        raise CliError("explain takes no -A: the name is looked for in one namespace, that of -n")
     if len(asked) > 1 and common.output is not Output.TABLE:
         raise CliError(f"-o {common.output.value} explains one object at a time")
     kinds = {what for what, _ in asked}

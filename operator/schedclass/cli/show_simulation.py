@@ -73,7 +73,8 @@ def show_impact(screen: Screen, told: Impact) -> None:
         ("running pod would break its class", "bad", told.breaking),
         ("running pod would no longer break its class", "good", told.mended),
     ):
-        screen.heading(count(len(violations), heading, heading.replace("pod would", "pods would")))
+        plural = heading.replace("pod would", "pods would").replace("its", "their")
+        screen.heading(count(len(violations), heading, plural))
         for violation in violations[:LINES_SHOWN]:
             screen.line("  ", (str(violation.subject), style), f" {violation.finding}")
     _outcomes(screen, "waiting pod would start", told.starting)

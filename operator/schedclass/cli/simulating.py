@@ -1,14 +1,14 @@
 """`schedclass simulate`: apply the what-ifs, place the pods, compare."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from schedclass.cli.commands import only_namespace, print_document, tell_unknown
 from schedclass.cli.options import Common, Output
 from schedclass.cli.problems import FOUND, CliError
-from schedclass.cli.screen import Screen
+from schedclass.cli.screen import Screen, count
 from schedclass.cli.source import load_snapshot, policy_of, snapshot_of_manifests
 from schedclass.domain.insight import changes, trial
 from schedclass.domain.insight.changes import ChangeError
@@ -22,7 +22,7 @@ from schedclass.domain.insight.consequences import (
     without_effect,
 )
 from schedclass.domain.insight.impact import Impact, displaced, impact
-from schedclass.domain.insight.narrowing import groups_within, impact_within
+from schedclass.domain.insight.narrowing import groups_concerned, groups_within, impact_within
 from schedclass.domain.insight.snapshot import Part, Snapshot
 from schedclass.domain.insight.trial import Group
 from schedclass.domain.insight.world import World
@@ -51,7 +51,8 @@ def simulate(common: Common, what_if: WhatIf) -> int:
     """`schedclass simulate`.
 
     Exit code 1 if a pod finds no node, a running one breaks, or something is wrong with classes
-    that pods to come would have, or with the objects that were given.
+    that pods to come would have, or with the objects that were given. What is as it was without
+    the change counts for nothing.
     """
     policy, wishes = policy_of(common), wishes_of(what_if)
     given = None
@@ -64,10 +65,13 @@ def simulate(common: Common, what_if: WhatIf) -> int:
     before = World(displaced(base), policy)
     after = World(_changed(World(base, policy), given, what_if), policy) if told else before
     only = only_namespace(common, after)
-    groups = trial.run(after)
-    effects = impact(before, after, groups) if told else None
-    findings = _findings(before, after, wishes, given, groups)
-    caveats = (*trial.caveats(after), *uncertain(after, wishes))
+    groups, effects = trial.run(after), None
+    as_before: tuple[str, ...] = ()
+    changed = _given_namespaces(given)
+    if told:
+        effects, groups, as_before = _compare(before, after, groups, given, {*changed, *wishes})
+    findings = _findings(before, after, wishes, changed, groups)
+    caveats = (*trial.caveats(after), *uncertain(after, wishes), *as_before)
     if only:
         groups = groups_within(groups, only)
         effects = effects and impact_within(effects, only)
@@ -84,22 +88,57 @@ def simulate(common: Common, what_if: WhatIf) -> int:
     return FOUND if unplaced or wrong or (effects is not None and effects.breaking) else 0
 
 
+def _compare(
+    before: World,
+    after: World,
+    groups: tuple[Group, ...],
+    given: Snapshot | None,
+    changed: Collection[str],
+) -> tuple[Impact, tuple[Group, ...], tuple[str, ...]]:
+    """What a change does, the groups it concerns, and a sentence about the others if any."""
+    as_it_is = trial.run(before)
+    effects = impact(before, after, as_it_is, groups)
+    concerned = groups_concerned(
+        groups,
+        as_it_is,
+        namespaces={*changed, *(touched.namespace for touched in effects.tenants)},
+        names=_given_groups(after, given),
+    )
+    shown = {group.name for group in concerned}
+    others = sum(len(group.placements) for group in groups if group.name not in shown)
+    if not others:
+        return effects, concerned, ()
+    said = f"{count(others, 'waiting pod')} that the change does not concern: not shown"
+    return effects, concerned, (said,)
+
+
+def _given_namespaces(given: Snapshot | None) -> set[str]:
+    """The namespaces that a change is given for, themselves or by their Tenant."""
+    if given is None:
+        return set()
+    named = {record.namespace.name for record in given.namespaces if not record.implied}
+    return named | {tenant.target for tenant in given.tenants}
+
+
+def _given_groups(after: World, given: Snapshot | None) -> set[str]:
+    if given is None:
+        return set()
+    workloads = {workload.key for workload in given.workloads}
+    return workloads | {after.group_of(record) for record in given.pods}
+
+
 def _findings(
     before: World,
     after: World,
     wishes: Wishes,
-    given: Snapshot | None,
+    changed: Collection[str],
     groups: Sequence[Group],
 ) -> tuple[Violation, ...]:
     placing = {p.pod.partition("/")[0] for group in groups for p in group.placements}
-    changed: set[str] = set()
-    if given is not None:
-        changed = {record.namespace.name for record in given.namespaces if not record.implied}
-        changed |= {tenant.target for tenant in given.tenants}
     return (
-        *consequences(before, after, wishes, placing | changed),
+        *consequences(before, after, wishes, {*placing, *changed}),
         *without_effect(before, after, wishes),
-        *ignored_wishes(after, changed - set(wishes)),
+        *ignored_wishes(after, {*changed} - {*wishes}),
         *faults_of(before, after, changed),
     )
 

@@ -1,7 +1,7 @@
 """Where a snapshot comes from: manifests, a cluster, or manifests laid over a cluster."""
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from schedclass.domain.findings import Finding, Reason
 from schedclass.domain.insight.assembly import DEFAULT_NAMESPACE, Assembly, MalformedObject
 from schedclass.domain.insight.snapshot import Part, Snapshot
 from schedclass.domain.insight.world import Policy, World
+from schedclass.domain.schedulingclass import SchedulingClass
 
 DECIDING = (names.KIND, "Namespace")
 """Kinds of which a field that does not count changes who is pinned where."""
@@ -65,7 +66,8 @@ def load_world(common: Common, parts: Collection[Part], *, tolerant: bool = Fals
     Args:
         common: the options.
         parts: what the command needs of a cluster; of manifests everything is read.
-        tolerant: of manifests that cannot be read make findings, and go on without them.
+        tolerant: of manifests that cannot be read make findings, and go on without them; what
+            becomes a finding is not told as a note as well.
 
     Raises:
         CliError: nothing can be gathered; one sentence.
@@ -121,11 +123,12 @@ def snapshot_of_manifests(
         for manifest in manifests.read_all(paths, recursive=common.recursive, say=notes.say):
             progress.advance(1)
             unknown = list(fields.unknown_fields(manifest.obj))
-            for sentence in unknown:
+            deciding = manifest.obj.get("kind") in DECIDING
+            for sentence in () if tolerant and deciding else unknown:
                 notes.say(f"{manifest.origin}: {sentence}")
             try:
                 assembly.add(manifest.obj, manifest.origin)
-                if manifest.obj.get("kind") in DECIDING:
+                if deciding:
                     for sentence in unknown:
                         assembly.fault(manifest.obj, Finding(Reason.UNSUPPORTED_FIELD, sentence))
             except MalformedObject as error:
@@ -142,7 +145,7 @@ def snapshot_of_manifests(
         raise InputError(_joined(problems)) from error
     if problems:
         raise InputError(_joined(problems))
-    _tell(notes, assembly, snapshot)
+    _tell(notes, assembly, () if tolerant else snapshot.classes)
     return snapshot
 
 
@@ -153,11 +156,11 @@ def _is_named(obj: Mapping[str, Any]) -> bool:
     return isinstance(name, str) and bool(name)
 
 
-def _tell(notes: Notes, assembly: Assembly, snapshot: Snapshot) -> None:
+def _tell(notes: Notes, assembly: Assembly, classes: Iterable[SchedulingClass]) -> None:
     """Say what was given and does not count."""
     for note in assembly.notes:
         notes.say(note)
-    for cls in snapshot.classes:
+    for cls in classes:
         for finding in cls.warnings:
             if finding.reason is Reason.UNSUPPORTED_FIELD:  # `explain class` tells the others
                 notes.say(f"SchedulingClass {cls.name}: {finding}")

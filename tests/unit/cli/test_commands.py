@@ -75,6 +75,7 @@ def test_yaml_says_the_same_as_json_under_a_versioned_schema(arguments: tuple[st
         (("explain", "pod", "nowhere"), "there is no pod default/nowhere"),
         (("explain", "pod", "nowhere", "-n", "tenant-a"), "there is no pod tenant-a/nowhere"),
         (("explain", "cat", "x"), "cannot explain a cat"),
+        (("explain", "pod", "web-0", "-A"), "explain takes no -A"),
         (("explain", "ns", "nowhere"), "there is no namespace nowhere"),
         (
             ("explain", "app", "nowhere", "-n", "tenant-a"),

@@ -13,6 +13,7 @@ from schedclass.domain.insight.assembly import Assembly
 from schedclass.domain.insight.capacity import Capacity
 from schedclass.domain.insight.checks import pod_violations
 from schedclass.domain.insight.impact import displaced, impact
+from schedclass.domain.insight.narrowing import groups_concerned
 from schedclass.domain.insight.simulation import Simulator, without_class
 from schedclass.domain.insight.snapshot import PodRecord, Snapshot
 from schedclass.domain.insight.world import Policy, World
@@ -129,10 +130,24 @@ def test_a_change_that_changes_nothing_has_no_effect(seed: int) -> None:
     now = world(snapshot)
     same = changes.overlay(snapshot, replace(snapshot, origin=""))
     after = world(same)
-    told = impact(now, after, trial.run(after))
+    told = impact(now, after, trial.run(now), trial.run(after))
     assert not any(
         (told.tenants, told.breaking, told.mended, told.starting, told.stopping, told.moved)
     )
+
+
+@pytest.mark.parametrize("seed", SEEDS[:30])
+def test_pods_that_a_change_does_not_concern_fare_as_they_did(seed: int) -> None:
+    snapshot = generated(seed)
+    gone = snapshot.nodes[0].node.name
+    before = trial.run(world(displaced(snapshot)))
+    groups = trial.run(world(displaced(changes.remove_node(snapshot, gone), {gone})))
+    concerned = groups_concerned(groups, before, namespaces=(), names=())
+    node_of = {p.pod: p.node for group in before for p in group.placements}
+    for group in groups:
+        same = all(node_of.get(p.pod) == p.node for p in group.placements)
+        assert same or group in concerned
+    assert groups_concerned(groups, groups, namespaces=(), names=()) == ()
 
 
 @pytest.mark.parametrize("seed", SEEDS[:30])
@@ -156,7 +171,7 @@ def test_nothing_is_lost_when_a_node_goes(seed: int) -> None:
     gone = snapshot.nodes[0].node.name
     after = world(displaced(changes.remove_node(snapshot, gone), {gone}))
     now = world(displaced(snapshot))
-    told = impact(now, after, trial.run(after))
+    told = impact(now, after, trial.run(now), trial.run(after))
     left = {record.key for record in after.snapshot.pods}
     ended = {outcome.pod for outcome in told.ending}
     running = {r.key for r in now.snapshot.pods if r.running}

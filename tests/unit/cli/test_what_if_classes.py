@@ -214,4 +214,44 @@ def test_only_one_namespace_is_shown_where_one_is_asked_for() -> None:
     assert (done["groups"], done["summary"]) == ([], {"pods": 0, "placed": 0})
     whole = schedclass("simulate", *given).document
     assert len(whole["impact"]["tenants"]) == 3
-    assert len(whole["groups"]) == 2
+    assert [group["name"] for group in whole["groups"]] == ["Pod tenant-a/waits"]
+
+
+def stuck(namespace: str, kind: str = "Pod") -> dict[str, Any]:
+    """A pod that fits on no node, or a Deployment of one."""
+    container = {"name": "main", "resources": {"requests": {"cpu": "1000"}}}
+    spec = {"containers": [container]}
+    meta = {"name": "stuck", "namespace": namespace, "labels": {"app": "stuck"}}
+    if kind == "Pod":
+        return {"apiVersion": "v1", "kind": kind, "metadata": meta, "spec": spec}
+    template = {"metadata": {"labels": meta["labels"]}, "spec": spec}
+    wanted = {"replicas": 1, "selector": {"matchLabels": meta["labels"]}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": meta, "spec": wanted}
+
+
+@pytest.mark.parametrize("kind", ["Pod", "Deployment"])
+def test_pods_that_wait_as_before_are_not_blamed_on_a_change(kind: str) -> None:
+    there = TENANTS + "\n---\n" + manifests(stuck("tenant-c", kind))
+    done = simulate(tenants=there)
+    assert done.code == 1
+
+    done = simulate("--set-class", "tenant-a=spread-east", tenants=there)
+    assert done.code == 0
+    assert "stuck" not in done.out
+    assert "note: 1 waiting pod that the change does not concern: not shown\n" in done.err
+
+    done = simulate("--set-class", "tenant-c=dc-west", tenants=there)
+    assert done.code == 1
+    assert "tenant-c/stuck" in done.out
+
+
+@pytest.mark.parametrize("kind", ["Pod", "Deployment"])
+def test_pods_that_are_given_with_a_change_are_shown_though_they_wait_already(
+    kind: str, tmp_path: Path
+) -> None:
+    change = tmp_path / "change.yaml"
+    change.write_text(manifests(stuck("tenant-c", kind)), encoding="utf-8")
+    there = TENANTS + "\n---\n" + manifests(stuck("tenant-c", kind))
+    done = simulate("--change", change, tenants=there)
+    assert done.code == 1
+    assert "tenant-c/stuck" in done.out

@@ -3,7 +3,6 @@
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from schedclass.domain.insight import trial
 from schedclass.domain.insight.capacity import tolerates
 from schedclass.domain.insight.checks import Violation, pod_violations
 from schedclass.domain.insight.snapshot import PodRecord, Snapshot
@@ -67,16 +66,19 @@ class Impact:
     ending: tuple[Outcome, ...]
 
 
-def impact(before: World, after: World, groups: tuple[Group, ...]) -> Impact:
+def impact(
+    before: World, after: World, groups_before: tuple[Group, ...], groups: tuple[Group, ...]
+) -> Impact:
     """Compare two worlds.
 
     Args:
         before: as it is.
         after: as it would be.
-        groups: what `trial.run` says of `after`.
+        groups_before: what `trial.run` says of `before`.
+        groups: what it says of `after`.
     """
     old, new = _broken(before), _broken(after)
-    nodes_before = _nodes(before, trial.run(before))
+    nodes_before = _nodes(before, groups_before)
     nodes_after = _nodes(after, groups)
     messages = {p.pod: p.message for group in groups for p in group.placements}
     outcomes = [

@@ -1,11 +1,11 @@
-"""What of an answer concerns one namespace."""
+"""What of an answer concerns one namespace, or a change."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from schedclass.domain.insight.explain_class import ClassUsage
 from schedclass.domain.insight.impact import Impact, Outcome
-from schedclass.domain.insight.trial import Group
+from schedclass.domain.insight.trial import Group, Placement
 
 
 def usage_within(used: ClassUsage, namespace: str) -> ClassUsage:
@@ -22,6 +22,38 @@ def groups_within(groups: Iterable[Group], namespace: str) -> tuple[Group, ...]:
     return tuple(
         group for group in groups if any(_lies_in(p.pod, namespace) for p in group.placements)
     )
+
+
+def groups_concerned(
+    groups: Iterable[Group],
+    before: Iterable[Group],
+    *,
+    namespaces: Collection[str],
+    names: Collection[str],
+) -> tuple[Group, ...]:
+    """The groups that a change concerns: all others fare as they would without it.
+
+    Args:
+        groups: what `trial.run` says of the cluster after the change.
+        before: what it says of the cluster as it is.
+        namespaces: whose groups are concerned, however they fare.
+        names: of groups that are.
+    """
+    fared = {placement.pod: _fate(placement) for group in before for placement in group.placements}
+    return tuple(
+        group
+        for group in groups
+        if group.name in names
+        or any(
+            fared.get(placement.pod) != _fate(placement)
+            or placement.pod.partition("/")[0] in namespaces
+            for placement in group.placements
+        )
+    )
+
+
+def _fate(placement: Placement) -> tuple[str | None, str, tuple[str, ...]]:
+    return placement.class_name, placement.node, placement.preempted
 
 
 def impact_within(told: Impact, namespace: str) -> Impact:
