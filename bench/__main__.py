@@ -46,6 +46,9 @@ def main(  # noqa: PLR0913 - one for each part of the plan
     turn: Annotated[
         int, typer.Option(min=1, help="Paced pods of a kind in a row; a divisor of --paced.")
     ] = _DEFAULT.turn,
+    unguarded: Annotated[
+        bool, typer.Option("--unguarded", help="Without the chart's policies: the webhook alone.")
+    ] = False,
     strict: Annotated[bool, typer.Option(help="Exit with 1 if a goal is missed.")] = False,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Also write all figures to this file.")
@@ -57,7 +60,8 @@ def main(  # noqa: PLR0913 - one for each part of the plan
             f"{turn} is no divisor of --paced={paced}, so kinds would get unequal shares",
             param_hint="--turn",
         )
-    plan = Plan(rounds, pods, concurrency, paced, rate, turn)
+    compared = subjects.UNGUARDED if unguarded else subjects.SUBJECTS
+    plan = Plan(rounds, pods, concurrency, paced, rate, turn, compared)
     out = Console(soft_wrap=True, highlight=False)
     try:
         goals = _measure(plan, out, json_file)
@@ -76,9 +80,10 @@ def _measure(plan: Plan, out: Console, json_file: Path | None) -> list[report.Go
             out.print("Starting a control plane and the operator on it …")
             cluster.start()
             cluster.create_nodes(3)
-            installation = Installation(cluster, values=subjects.VALUES)
+            guarded = {"enabled": subjects.POLICY in plan.subjects}
+            installation = Installation(cluster, values={**subjects.VALUES, "policies": guarded})
             installation.start()
-            subjects.create(cluster)
+            subjects.create(cluster, plan.subjects)
             others = machine.ForeignLoad(cluster)
             bench = AdmissionBench(installation, LoadGenerator(cluster, folder), plan)
             measured = bench.run(lambda what: out.print(f"{what[0].upper()}{what[1:]} …"))

@@ -26,6 +26,7 @@ class Plan:
         paced: pods of each subject in a round, by the clock.
         rate: pods a second then.
         turn: pods of one subject then, before it is the next one's turn.
+        subjects: what is compared.
     """
 
     rounds: int = 5
@@ -34,6 +35,7 @@ class Plan:
     paced: int = 200
     rate: float = 100
     turn: int = 50
+    subjects: tuple[Subject, ...] = SUBJECTS
 
 
 @dataclass
@@ -69,7 +71,7 @@ class AdmissionBench:
         self._load = load
         self._plan = plan
         self._cpu: dict[str, defaultdict[str, float]] = {
-            s.key: defaultdict(float) for s in SUBJECTS
+            s.key: defaultdict(float) for s in plan.subjects
         }
         self._reviews: Counter[str] = Counter()
 
@@ -84,18 +86,18 @@ class AdmissionBench:
         """
         plan, found = self._plan, Measurements()
         progress("warming up")
-        for subject in SUBJECTS:
+        for subject in plan.subjects:
             self._load.saturate(subject, max(plan.pods // 2, 1), plan.concurrency)
         mark = self._cluster.audit.mark()
         for number in range(plan.rounds):
             progress(f"round {number + 1} of {plan.rounds}")
-            order = _rotated(SUBJECTS, number)
+            order = _rotated(plan.subjects, number)
             found.saturation.append({s.key: self._saturate(s) for s in order})
             found.paced.append(self._load.pace(order, plan.paced, plan.rate, plan.turn))
         created = plan.rounds * plan.pods
-        found.pods = len(SUBJECTS) * plan.rounds * (plan.pods + plan.paced)
+        found.pods = len(plan.subjects) * plan.rounds * (plan.pods + plan.paced)
         found.requests = self._requests(mark)
-        found.reviews = {s.key: self._reviews[s.key] / created for s in SUBJECTS}
+        found.reviews = {s.key: self._reviews[s.key] / created for s in plan.subjects}
         found.cpu = {key: _divided(used, created) for key, used in self._cpu.items()}
         found.memory = memory(self._cluster, self._installation.webhooks)
         return found

@@ -14,10 +14,12 @@ from rich.table import Table
 
 from bench.admission import Measurements, Plan
 from bench.load import COMPONENTS, Outcome
-from bench.subjects import BARE_POLICY, POLICY, SUBJECTS, UNPINNED, WEBHOOK, Subject
+from bench.subjects import BARE_POLICY, POLICY, UNPINNED, WEBHOOK, Subject
 
 ADDED_MEDIAN_MS = 2.5
 ADDED_P99_MS = 10.0
+
+POLICIES = (POLICY, BARE_POLICY)
 
 _BY_THE_CLOCK = ("list ", "watch ", "get leases")
 """Caches are listed and watched anew after some minutes, and the scheduler's Lease is read after
@@ -36,24 +38,25 @@ class Goal:
 
 def figures(found: Measurements) -> dict[str, Any]:
     """Returns all figures as JSON: `saturation`, `paced` (by subject), `requests`, `memory`."""
-    paced = {key: _latency(found.paced, key) for key in (s.key for s in SUBJECTS)}
+    paced = {key: _latency(found.paced, key) for key in found.cpu}
     plain = paced[UNPINNED.key]
     for latency in paced.values():
         for name in ("median", "p99"):
             latency[f"added_{name}_ms"] = latency[f"{name}_ms"] - plain[f"{name}_ms"]
     return {
         "saturation": {
-            s.key: {
-                "pods_per_second": statistics.median(r[s.key].per_second for r in found.saturation),
-                "of_unpinned": _spread(ratios(found.saturation, s.key, UNPINNED.key)),
-                "reviews_per_pod": found.reviews[s.key],
-                "cpu_ms_per_pod": {name: 1000 * used for name, used in found.cpu[s.key].items()},
+            key: {
+                "pods_per_second": statistics.median(r[key].per_second for r in found.saturation),
+                "of_unpinned": _spread(ratios(found.saturation, key, UNPINNED.key)),
+                "reviews_per_pod": found.reviews[key],
+                "cpu_ms_per_pod": {name: 1000 * used for name, used in found.cpu[key].items()},
             }
-            for s in SUBJECTS
+            for key in found.cpu
         },
         "webhook_of_policy": {
             policy.key: _spread(ratios(found.saturation, WEBHOOK.key, policy.key))
-            for policy in (POLICY, BARE_POLICY)
+            for policy in POLICIES
+            if policy.key in found.cpu
         },
         "paced": paced,
         "pods": found.pods,
@@ -92,7 +95,7 @@ def goals(found: Mapping[str, Any]) -> list[Goal]:
     added = found["paced"][WEBHOOK.key]
     requests = {k: n for k, n in found["requests_of_the_webhook"].items() if _counts(k)}
     return [
-        *(_throughput(found, policy) for policy in (POLICY, BARE_POLICY)),
+        *(_throughput(found, p) for p in POLICIES if p.key in found["webhook_of_policy"]),
         _at_most("latency added at the median", added["added_median_ms"], ADDED_MEDIAN_MS),
         _at_most("latency added at p99", added["added_p99_ms"], ADDED_P99_MS),
         Goal(
@@ -130,7 +133,7 @@ def as_json(
 ) -> dict[str, object]:
     """Returns the whole report as JSON."""
     return {
-        "plan": asdict(plan),
+        "plan": {**asdict(plan), "subjects": [subject.key for subject in plan.subjects]},
         "machine": dict(machine),
         "goals": [asdict(goal) for goal in goals(found)],
         **found,
@@ -142,9 +145,9 @@ def show(out: Console, plan: Plan, machine: Mapping[str, object], found: Mapping
     out.print()
     for name, value in machine.items():
         out.print(f"{name.replace('_', ' ')}: {value}")
-    for subject in SUBJECTS:
+    for subject in plan.subjects:
         out.print(f"{subject.title}: {subject.meaning}")
-    for table in (_saturation(plan, found), _cpu(found), _paced(plan, found), _goals(found)):
+    for table in (_saturation(plan, found), _cpu(plan, found), _paced(plan, found), _goals(found)):
         out.print()
         out.print(table)
     renewed = {k: n for k, n in found["requests_of_the_webhook"].items() if not _counts(k)}
@@ -157,7 +160,7 @@ def show(out: Console, plan: Plan, machine: Mapping[str, object], found: Mapping
 def _saturation(plan: Plan, found: Mapping[str, Any]) -> Table:
     title = f"{plan.concurrency} requests in flight, {plan.rounds} rounds of {plan.pods} pods"
     table = _table(title, "pods/s", "of unpinned", "least", "most", "reviews/pod")
-    for subject in SUBJECTS:
+    for subject in plan.subjects:
         row = found["saturation"][subject.key]
         ratio = row["of_unpinned"]
         table.add_row(
@@ -169,10 +172,10 @@ def _saturation(plan: Plan, found: Mapping[str, Any]) -> Table:
     return table
 
 
-def _cpu(found: Mapping[str, Any]) -> Table:
+def _cpu(plan: Plan, found: Mapping[str, Any]) -> Table:
     names = ("webhook", *COMPONENTS)
     table = _table("CPU for each pod meanwhile, ms", *names, "together")
-    for subject in SUBJECTS:
+    for subject in plan.subjects:
         used = found["saturation"][subject.key]["cpu_ms_per_pod"]
         values = [used[name] for name in names]
         table.add_row(subject.title, *(f"{value:.2f}" for value in (*values, sum(values))))
@@ -184,7 +187,7 @@ def _paced(plan: Plan, found: Mapping[str, Any]) -> Table:
     title = f"{plan.rate:g} requests a second by the clock, {number} pods each, latency in ms"
     table = _table(title, "median", "p90", "p99", "most", "+ median", "+ p99")
     names = ("median_ms", "p90_ms", "p99_ms", "most_ms", "added_median_ms", "added_p99_ms")
-    for subject in SUBJECTS:
+    for subject in plan.subjects:
         row = found["paced"][subject.key]
         table.add_row(subject.title, *(f"{row[name]:.2f}" for name in names))
     return table

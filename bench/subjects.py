@@ -1,4 +1,4 @@
-"""What is compared: five namespaces on one control plane, and the pod that is created in each.
+"""What is compared: namespaces on one control plane, and the pod that is created in each.
 
 The pod names a scheduler that nobody runs and has a scheduling gate: nothing but the admission of
 its namespace differs, and nobody works on it after its creation.
@@ -7,8 +7,8 @@ its namespace differs, and nobody works on it after its creation.
 from __future__ import annotations
 
 import http.client
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from controlplane import ApiError, Cluster, eventually
@@ -80,6 +80,14 @@ VALUES: Mapping[str, Any] = {
     },
 }
 """Values of the chart by which each namespace is treated as its subject says."""
+
+UNGUARDED = (
+    UNPINNED,
+    replace(WEBHOOK, meaning="pinned by our webhook; the chart's policies are off"),
+    BARE_POLICY,
+    CLASSLESS,
+)
+"""What is left to compare with the webhook alone: nobody's pods are guarded."""
 
 _UNSERVED_SCHEDULER = "bench-nobody"
 
@@ -180,8 +188,12 @@ _BINDING: Mapping[str, Any] = {
 }
 
 
-def create(cluster: Cluster) -> None:
+def create(cluster: Cluster, subjects: Sequence[Subject]) -> None:
     """Creates class, policy and namespaces, and waits until each namespace does what it should.
+
+    Args:
+        cluster: with the operator on it.
+        subjects: whose namespaces.
 
     Raises:
         NotInTimeError: one does not.
@@ -198,15 +210,15 @@ def create(cluster: Cluster) -> None:
     )
     admin.create(f"{_REGISTRATION}/mutatingadmissionpolicies", _POLICY)
     admin.create(f"{_REGISTRATION}/mutatingadmissionpolicybindings", _BINDING)
-    for subject in SUBJECTS:
+    for subject in subjects:
         labels = {names.CLASS_KEY: CLASS} if subject.pinned else {}
         cluster.create_namespace(subject.namespace, labels=labels)
-    for subject in (WEBHOOK, POLICY):
+    for subject in {WEBHOOK, POLICY} & {*subjects}:
         eventually(
             f"{subject.namespace} is guarded",
             lambda subject=subject: _is_guarded(cluster, subject),  # type: ignore[misc]
         )
-    for subject in SUBJECTS:
+    for subject in subjects:
         eventually(
             f"pods of {subject.namespace} are {'' if subject.pinned else 'not '}pinned",
             lambda subject=subject: _is_served(cluster, subject),  # type: ignore[misc]

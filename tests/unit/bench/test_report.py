@@ -11,7 +11,7 @@ from rich.console import Console
 from bench import report
 from bench.admission import Measurements, Plan
 from bench.load import COMPONENTS, Outcome
-from bench.subjects import POLICY, SUBJECTS, UNPINNED, WEBHOOK
+from bench.subjects import POLICY, SUBJECTS, UNGUARDED, UNPINNED, WEBHOOK
 
 FAST = Outcome(seconds=1.0, latencies=(0.002,) * 100, wrong=0)
 
@@ -52,6 +52,19 @@ def test_fewer_pods_a_second_than_the_policy_takes_miss_the_goal() -> None:
         "throughput, relative to the policy",
         "throughput, relative to the bare policy",
     ]
+
+
+def test_without_policies_the_webhook_is_compared_with_what_is_unguarded_too() -> None:
+    keys = [subject.key for subject in UNGUARDED]
+    rounds = [dict.fromkeys(keys, FAST)]
+    cpu = {key: dict.fromkeys(("webhook", *COMPONENTS), 0.001) for key in keys}
+    figures = report.figures(measured(saturation=rounds, paced=rounds, cpu=cpu))
+    texts = [goal.text for goal in report.goals(figures)]
+    assert texts[0] == "throughput, relative to the bare policy"
+    assert not any("relative to the policy" in text for text in texts)
+    out = io.StringIO()
+    report.show(Console(file=out, width=100), Plan(subjects=UNGUARDED), {"cores": 2}, figures)
+    assert "the chart's policies are off" in out.getvalue()
 
 
 def test_throughput_is_compared_within_a_round_so_that_drift_does_not_count() -> None:
