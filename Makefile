@@ -42,7 +42,7 @@ $(READY): requirements/dev.txt pyproject.toml
 	if [ "$$(cat $@ 2>/dev/null)" = "$$lock" ]; then touch $@; exit 0; fi; \
 	echo "Installing the locked Python packages into $(VENV) ..."; \
 	$(PYTHON) -m venv $(VENV) && \
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes \
 		-r requirements/dev.txt && \
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
 		--no-build-isolation -e . && \
@@ -70,6 +70,8 @@ PARALLEL ?= -n 3 --dist loadfile
 ANYWHERE ?= -n 2 --dist worksteal
 # Tests that share nothing, and burn CPU as long as they run.
 EVENLY ?= -n 2 --dist load
+# Thousands of short ones that share nothing; some wait for a clock.
+SHARED_OUT ?= -n 3 --dist worksteal
 # Faults wait for most of their time, so they run beside the other tests on a control plane.
 TOGETHER ?= -n 4 --dist loadfile
 
@@ -84,7 +86,7 @@ test-together: $(READY) programs ## Run test-cluster and test-faults-short side 
 
 .PHONY: test-unit
 test-unit: $(READY) ## Run the tests that need no control plane
-	@$(BIN)/python -m pytest tests/unit $(PARALLEL) $(ARGS)
+	@$(BIN)/python -m pytest tests/unit $(SHARED_OUT) $(ARGS)
 
 .PHONY: test-parity
 test-parity: $(READY) ## Compare placement with the stock scheduler's plugins, in SCHEDCLASS_CASES=5000 cases

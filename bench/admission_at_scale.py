@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 from bench.large_cluster import WEBHOOK, Scale
 from bench.report import percentile
+from bench.reviews import ReviewStream
 from controlplane import Installation
 from controlplane.installation import NAMESPACE, RELEASE
 
@@ -29,7 +27,7 @@ async def measure(scale: Scale, folder: Path) -> None:
     Both load the machine as well, whoever works for them. So the same LISTs are also made by
     another replica, which tells what of it is the fault of the process that answers.
     """
-    _end(scale, _start(scale, folder, 10), folder, "at rest")
+    _end(scale, _start(scale, folder, 10), "at rest")
     relisting = Installation(scale.cluster, replicas=2, env={"SCHEDCLASS_RESYNC_SECONDS": "2"})
     relisting.start_replica(ANOTHER)
     await _beside_lists(scale, folder, "while another replica lists anew")
@@ -42,38 +40,35 @@ async def measure(scale: Scale, folder: Path) -> None:
     stream = _start(scale, folder, 15)
     await asyncio.sleep(1)
     await scale.storm(f"class-{scale.classes - 1}")
-    still = stream.poll() is None
+    still = stream.running
     scale.out.print(f"the storm ended {'before' if still else 'after'} the reviews")
-    _note(scale, "during the storm", _end(scale, stream, folder, "during the storm"))
+    _note(scale, "during the storm", _end(scale, stream, "during the storm"))
 
 
 async def _beside_lists(scale: Scale, folder: Path, when: str) -> float:
     before = _lists(scale)
-    p99 = _end(scale, _start(scale, folder, 10), folder, when)
+    p99 = _end(scale, _start(scale, folder, 10), when)
     pages = _lists(scale) - before
     if pages < scale.count / 500:
         raise RuntimeError(f"only {pages:g} pages of namespaces were listed meanwhile")
     return p99
 
 
-def _start(scale: Scale, folder: Path, seconds: float) -> subprocess.Popen[bytes]:
+def _start(scale: Scale, folder: Path, seconds: float) -> ReviewStream:
     """Starts the stream of reviews to the first webhook replica."""
-    ca = folder / "ca.pem"
-    ca.write_bytes(base64.b64decode(scale.cluster.admin.get(_SECRET)["data"]["ca.crt"]))
-    arguments = [str(scale.cluster.port(WEBHOOK)), str(ca), str(RATE), str(seconds)]
-    some = scale.members[:: max(1, len(scale.members) // 500)]
-    # Into a file: nobody reads a pipe while a storm is measured.
-    with (folder / "reviews.json").open("wb") as output:
-        return subprocess.Popen(
-            [sys.executable, "-m", "bench.reviews", *arguments, *some], stdout=output
-        )
+    return ReviewStream(
+        folder,
+        port=scale.cluster.port(WEBHOOK),
+        ca=base64.b64decode(scale.cluster.admin.get(_SECRET)["data"]["ca.crt"]),
+        rate=RATE,
+        seconds=seconds,
+        to=scale.members[:: max(1, len(scale.members) // 500)],
+    )
 
 
-def _end(scale: Scale, stream: subprocess.Popen[bytes], folder: Path, when: str) -> float:
+def _end(scale: Scale, stream: ReviewStream, when: str) -> float:
     """Waits for the stream to end; returns the p99 in ms."""
-    if stream.wait():
-        raise RuntimeError("the stream of reviews failed, see above")
-    sample = sorted(json.loads((folder / "reviews.json").read_bytes()))
+    sample = stream.latencies()
     median, p99 = (1000 * percentile(sample, part) for part in (0.5, 0.99))
     scale.out.print(f"reviews {when}: {len(sample)}, median {median:.2f} ms, p99 {p99:.2f} ms")
     return p99

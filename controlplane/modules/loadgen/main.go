@@ -1,4 +1,5 @@
-// Command loadgen creates copies of one pod in namespaces and prints how long each took, as JSON.
+// Command loadgen creates copies of one pod in namespaces, or sends admission reviews to a webhook
+// (`loadgen reviews`), and prints how long each took, as JSON.
 //
 // With -rate the requests start by the clock, whether or not earlier ones have been answered, and
 // a latency counts from the moment its request was due: a stall is charged to every request that
@@ -153,19 +154,21 @@ func (c *client) saturate(workers, count int, next func(int) (string, *result)) 
 }
 
 // pace starts `count` requests by the clock and waits for their answers.
-func (c *client) pace(rate float64, count int, next func(int) (string, *result)) {
+func pace(rate float64, count int, request func(turn int, due time.Time)) {
 	var all sync.WaitGroup
 	start := time.Now().Add(10 * time.Millisecond)
 	for turn := range count {
 		due := start.Add(time.Duration(float64(turn) / rate * float64(time.Second)))
 		time.Sleep(time.Until(due))
-		namespace, into := next(turn)
-		all.Go(func() { c.create(namespace, due, into) })
+		all.Go(func() { request(turn, due) })
 	}
 	all.Wait()
 }
 
 func run() error {
+	if len(os.Args) > 1 && os.Args[1] == "reviews" {
+		return reviews(os.Args[2:])
+	}
 	config := flag.String("kubeconfig", "", "kubeconfig in JSON, with a client certificate")
 	body := flag.String("body", "", "file with the pod in JSON; it needs a generateName")
 	count := flag.Int("count", 100, "requests in each namespace")
@@ -193,7 +196,10 @@ func run() error {
 		return namespace, results[namespace]
 	}
 	if *rate > 0 {
-		client.pace(*rate, *count*len(namespaces), next)
+		pace(*rate, *count*len(namespaces), func(turn int, due time.Time) {
+			namespace, into := next(turn)
+			client.create(namespace, due, into)
+		})
 	} else {
 		client.saturate(*concurrency, *count*len(namespaces), next)
 	}
