@@ -124,8 +124,7 @@ class Scale:
         self.note(
             f"{role}: start until ready", f"{seconds:g} s", f"{took:.2f} s", met=took <= seconds
         )
-        used = psutil.Process(process.pid).cpu_times()
-        self.out.print(f"{role}: {used.user + used.system:.2f} s of CPU until then")
+        self.out.print(f"{role}: {self.cpu(name):.2f} s of CPU until then")
         await self.settle(process.pid)
         self.note_memory(f"{role}: resident memory once at rest", name, mebibytes)
 
@@ -142,6 +141,11 @@ class Scale:
         while quiet < 3:
             await asyncio.sleep(1)
             quiet = quiet + 1 if process.cpu_percent() < 10 else 0
+
+    def cpu(self, name: str) -> float:
+        """CPU seconds that a replica has used so far."""
+        used = psutil.Process(self.operator.process(name).pid).cpu_times()
+        return float(used.user + used.system)
 
     def _leads(self, name: str) -> bool:
         return "leading as" in self.operator.process(name).log.read_text(encoding="utf-8")

@@ -53,8 +53,13 @@ async def measure(scale: Scale, folder: Path, rounds: int) -> None:
         else:
             scale.operator.start_replica(CONTROLLER)
             await scale.settle(scale.operator.process(CONTROLLER).pid)
+        before = scale.cpu(CONTROLLER)
         mine, other = await scale.storm(f"class-{turn * 3 + 2}")
-        out.print(f"controller: {mine:.0f} patches a second, the other tenant {other:.2f} s")
+        cost = 1000 * (scale.cpu(CONTROLLER) - before) / len(scale.members)
+        out.print(
+            f"controller: {mine:.0f} patches a second at {cost:.2f} ms of CPU each, "
+            f"the other tenant {other:.2f} s"
+        )
         best.append((mine / rate, other))
         if turn < rounds - 1:
             scale.operator.process(CONTROLLER).stop(15)

@@ -4,6 +4,7 @@ Handlers of events only: they leave no annotation and no finalizer on anything, 
 level-triggered, so that a lost or doubled event does no harm.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import kopf
@@ -17,15 +18,22 @@ from schedclass.kube.store import Store
 def register(registry: kopf.OperatorRegistry, state: ClusterState) -> None:
     """Register the handlers of namespaces, nodes and classes."""
 
-    @kopf.on.event("", "v1", "namespaces", id="namespaces", registry=registry)
+    @kopf.on.event(
+        "", "v1", "namespaces", id="namespaces", registry=registry, when=_news(state.namespaces)
+    )
     async def namespace(event: kopf.RawEvent, **_: Any) -> None:
         _take(state.namespaces, event)
 
-    @kopf.on.event("", "v1", "nodes", id="nodes", registry=registry)
+    @kopf.on.event("", "v1", "nodes", id="nodes", registry=registry, when=_news(state.nodes))
     async def node(event: kopf.RawEvent, **_: Any) -> None:
         _take(state.nodes, event)
 
-    @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, id="classes", registry=registry)
+    @kopf.on.event(
+        *(names.GROUP, names.VERSION, names.PLURAL),
+        id="classes",
+        registry=registry,
+        when=_news(state.classes),
+    )
     async def scheduling_class(event: kopf.RawEvent, **_: Any) -> None:
         _take(state.classes, event)
 
@@ -45,6 +53,11 @@ def controller_settings() -> kopf.OperatorSettings:
     settings.persistence.diffbase_storage = NoDiffBase()
     settings.persistence.progress_storage = NoProgress()
     return settings
+
+
+def _news(store: Store[Any]) -> Callable[..., bool]:
+    """For `when`: what we wrote ourselves is known, and calling a handler has its price."""
+    return lambda event, **_: store.is_news(event["type"] or "ADDED", event["object"])
 
 
 def _take(store: Store[Any], event: kopf.RawEvent) -> None:

@@ -162,7 +162,7 @@ class Store(Generic[T]):
         number = version_number(obj["metadata"].get("resourceVersion"))
         self.newest = max(self.newest, number or 0)
         deleted = event_type == "DELETED"
-        if not self._is_news(key, number, deleted=deleted):
+        if not self._is_newer(key, number, deleted=deleted):
             return False
         if self._current is not None:
             self._current.overtaken.add(key)
@@ -175,6 +175,15 @@ class Store(Generic[T]):
             return False
         self.put(key, projected[0], number)
         return True
+
+    def is_news(self, event_type: str, obj: Mapping[str, Any]) -> bool:
+        """Whether `apply` may take an event in, without doing so; a sign of life as well."""
+        self.touch()
+        try:
+            key, version = object_key(obj), obj["metadata"].get("resourceVersion")
+        except (KeyError, TypeError, AttributeError):
+            return True
+        return self._is_newer(key, version_number(version), deleted=event_type == "DELETED")
 
     def _bury(self, key: str, number: int | None) -> None:
         if number is None:
@@ -201,7 +210,7 @@ class Store(Generic[T]):
         for _ in listing.merge(version):
             pass
 
-    def _is_news(self, key: str, number: int | None, *, deleted: bool) -> bool:
+    def _is_newer(self, key: str, number: int | None, *, deleted: bool) -> bool:
         if not self.ordered or number is None:
             return True
         known = self.known_version(key)
