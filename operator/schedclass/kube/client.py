@@ -25,7 +25,7 @@ from schedclass.kube.transport import (
 REQUEST_SECONDS: Final = 30.0
 PAGE_SECONDS: Final = 60.0
 PAGE_SIZE: Final = 200
-"""`limit` of a LIST. A page is decoded in one go, and whoever waits for an answer waits that long."""
+"""`limit` of a LIST. A page is decoded in one go, which every answer of the process waits for."""
 
 WATCH_READ_SECONDS: Final = 75.0
 """Silence after which a watch counts as dead: bookmarks come about once a minute

@@ -121,7 +121,8 @@ class Play:
 
     def _apply(self, event: tuple[str, Raw]) -> None:
         kind, obj = event
-        self.store.apply(kind, obj)
+        news = self.store.is_news(kind, obj)
+        assert self.store.apply(kind, obj) == news
         version = int(obj["metadata"]["resourceVersion"])
         self._learn(obj["metadata"]["name"], version, None if kind == "DELETED" else obj)
 
@@ -306,6 +307,10 @@ def test_freshness_is_the_age_of_the_last_sign_of_life() -> None:
     assert store.fresh(30)
     assert not store.fresh(29)
     assert store.newest == 7
+    store.apply("ADDED", raw("a", 8))
+    now = 170.0
+    assert not store.is_news("MODIFIED", raw("a", 8))
+    assert store.fresh(0)
 
 
 def test_namespaced_objects_have_their_namespace_in_the_key() -> None:
