@@ -11,6 +11,7 @@ kept only thanks to such a pod (spread, affinity), a binding waits until that po
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
@@ -31,7 +32,7 @@ GET_SECONDS: Final = 2.0
 """Together below the `httpTimeout` after which kube-scheduler stops listening."""
 
 CONFIRM_SECONDS: Final = 3.0
-"""How long a binding waits for those that it rests on."""
+"""How long a binding waits for others."""
 
 DOUBT_SECONDS: Final = 35.0
 """How long a binding whose end is not known may still take effect: until then the pod keeps its
@@ -126,20 +127,22 @@ class Binder:
         refusal, rests_on = self._commit(pod, node)
         try:
             async with asyncio.timeout(CONFIRM_SECONDS):
-                while rests_on or (refusal and await self._may_yet_do(pod, node)):
-                    # Of many that wait, the end of one binding concerns a few.
-                    while rests_on and rests_on <= self._unconfirmed.keys():
-                        await self._news.wait()
+                while rests_on or (refusal and self._may_yet_do(pod, node)):
+                    self._in_flight.arrived(pod.uid, stuck=not rests_on)
+                    await (self._end_of(rests_on) if rests_on else self._another_place(pod))
                     refusal, rests_on = self._commit(pod, node)
         except TimeoutError:
-            others = f"{len(rests_on)} binding{'s' if len(rests_on) > 1 else ''}"
-            return BindResult(Outcome.CONFLICT, f"{others} that this one rests on got no answer")
+            if rests_on:
+                others = f"{len(rests_on)} binding{'s' if len(rests_on) > 1 else ''}"
+                error = f"{others} that this one rests on got no answer"
+                refusal = BindResult(Outcome.CONFLICT, error)
         finally:
             self._in_flight.settled(pod.uid)
+            self._tell()
         return refusal
 
-    async def _may_yet_do(self, pod: Pod, node: str) -> bool:
-        """Whether another look at a conflict is worth while: one on its way has come to bind.
+    def _may_yet_do(self, pod: Pod, node: str) -> bool:
+        """Whether a conflict may end by itself: others will have their place soon.
 
         kube-scheduler binds in the background, so pods may come in another order than they were
         let through, and what is uneven with the first of them may be even with the next.
@@ -147,11 +150,26 @@ class Binder:
         rejection = self._decisions.why_not(pod, node)
         if rejection is None or rejection.reason not in _MENDED_BY_OTHERS:
             return False
+        return self._in_flight.may_come(lambda other: self._matters(other, pod))
+
+    def _matters(self, other: Pod, pod: Pod) -> bool:
+        return other.uid != pod.uid and interact(self._state.cluster, other, pod)
+
+    async def _end_of(self, bindings: frozenset[str]) -> None:
+        """Wait until one of them has ended. Of many that wait, each end concerns a few."""
+        while bindings <= self._unconfirmed.keys():
+            await self._news.wait()
+
+    async def _another_place(self, pod: Pod) -> None:
+        """Wait until a place was taken or given back, or nobody is on the way any more."""
         cluster = self._state.cluster
-        return await self._in_flight.any_settled(
-            lambda other: other.uid != pod.uid and interact(cluster, other, pod),
-            seconds=SETTLE_SECONDS,
-        )
+        version = cluster.version
+        while cluster.version == version:
+            if not self._in_flight.may_come(lambda other: self._matters(other, pod)):
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SETTLE_SECONDS):
+                    await self._news.wait()
 
     async def _send(self, pod: Pod, request: BindRequest, *, again: bool = False) -> BindResult:
         """Send a binding whose place is taken.

@@ -160,11 +160,6 @@ class Hints:
         hint = self.given.get(uid)
         return hint is not None and not hint.missed and names == [hint.node]
 
-    def known_node(self, uid: str) -> str:
-        """The node that a pod on its way to bind has been left; empty if it had the choice."""
-        hint = self.given.get(uid)
-        return hint.node if hint is not None and not hint.missed else ""
-
     def chosen(self, uid: str) -> None:
         """The node of a hint is left to the pod alone."""
         if uid in self.given:

@@ -1,14 +1,15 @@
-"""Pods between the answer of filter and the call of bind: where they go is not known yet.
+"""Pods between the answer of filter and their place at bind.
 
 kube-scheduler runs one scheduling cycle after the other but binds in the background, so filter may
-be asked about the next pod before bind tells where the last one went. Both calls are milliseconds
-apart, so a short wait spares most refusals at bind. Nothing rests on it for safety.
+be asked about the next pod before bind tells where the last one went. If filter left the last one a
+single node, that is where it goes. Otherwise a short wait spares most refusals at bind, as both
+calls are milliseconds apart. Nothing rests on it for safety.
 """
 
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,14 +22,38 @@ one that failed after filter never does: the wait must not depend on that."""
 OPEN_SECONDS: Final = 5.0
 """After this a pod that did not come to bind is no longer waited for at all."""
 
+MAX_AHEAD: Final = 12
+"""Pods on their way that a further one may lean on. Bind lets them through one after the other, a
+few at a time, and each that waits there looks again whenever one of them gets its place."""
+
 MAX_REMEMBERED: Final = 4096
+
+
+Matter = Callable[[Pod], bool]
+"""Which of the pods on their way matter."""
 
 
 @dataclass(slots=True, eq=False)
 class _Attempt:
+    """One answer of filter.
+
+    Attributes:
+        pod: as filter saw it.
+        node: the one that filter left it; empty if it had the choice.
+        answered_at: clock seconds.
+        settled: done when the pod has its place, or the attempt is over.
+        arrived: whether it has come to bind.
+        stuck: whether it cannot be bound there before another one has its place.
+        given_up: whether it was waited for in vain.
+    """
+
     pod: Pod
+    node: str
     answered_at: float
     settled: asyncio.Future[None]
+    arrived: bool = False
+    stuck: bool = False
+    given_up: bool = False
 
 
 class InFlight:
@@ -43,10 +68,12 @@ class InFlight:
         """How many pods may come to bind at any moment."""
         return len(self._open)
 
-    def passed(self, pod: Pod) -> None:
-        """Filter named nodes for a pod."""
+    def passed(self, pod: Pod, names: Sequence[str] = ()) -> None:
+        """Filter left a pod these nodes."""
         self.settled(pod.uid)
-        attempt = _Attempt(pod, self._clock(), asyncio.get_running_loop().create_future())
+        node = names[0] if len(names) == 1 else ""
+        future = asyncio.get_running_loop().create_future()
+        attempt = _Attempt(pod, node, self._clock(), future)
         self._open[pod.uid] = self._attempts[pod.uid] = attempt
         self._attempts.move_to_end(pod.uid)
         if len(self._attempts) > MAX_REMEMBERED:
@@ -68,14 +95,33 @@ class InFlight:
         attempt = self._attempts.get(uid)
         return attempt.pod if attempt is not None else None
 
-    @property
-    def pods(self) -> Iterable[Pod]:
-        """Those that may come to bind at any moment."""
-        return (one.pod for one in self._open.values())
+    def arrived(self, uid: str, *, stuck: bool) -> None:
+        """The pod has come to bind and waits there.
 
-    async def wait_for(
-        self, matter: Callable[[Pod], bool], *, seconds: float = SETTLE_SECONDS
-    ) -> int:
+        Args:
+            uid: of the pod.
+            stuck: whether others must have their place first; not if it only awaits an answer.
+        """
+        attempt = self._open.get(uid)
+        if attempt is not None:
+            attempt.arrived, attempt.stuck = True, stuck
+
+    def placed(self, matter: Matter) -> list[Pod] | None:
+        """Those that matter, each on the node that filter left it; None if one had the choice."""
+        found = [one for one in self._open.values() if matter(one.pod)]
+        if not all(one.node for one in found):
+            return None
+        return [one.pod.on(one.node) for one in found]
+
+    def may_come(self, matter: Matter) -> bool:
+        """Whether one that matters will have its place soon: not if it waits for others itself."""
+        horizon = self._clock() - SETTLE_SECONDS
+        return any(
+            not one.stuck and (one.arrived or one.answered_at > horizon) and matter(one.pod)
+            for one in self._open.values()
+        )
+
+    async def wait_for(self, matter: Matter, *, seconds: float = SETTLE_SECONDS) -> int:
         """Wait until all pods that matter have settled, or time is up.
 
         Those that have not settled then are not waited for again.
@@ -87,30 +133,33 @@ class InFlight:
         Returns:
             How many were waited for.
         """
-        horizon = self._clock() - OPEN_SECONDS
-        for uid in [uid for uid, one in self._open.items() if one.answered_at < horizon]:
-            self.settled(uid)
-        blocking = [one for one in self._open.values() if matter(one.pod)]
+        blocking = self._awaited(matter)
         if not blocking:
             return 0
         await asyncio.wait([one.settled for one in blocking], timeout=seconds)
         for one in blocking:
-            if self._open.get(one.pod.uid) is one:
-                self.settled(one.pod.uid)
+            one.given_up = True
         return len(blocking)
 
-    async def any_settled(self, matter: Callable[[Pod], bool], *, seconds: float) -> bool:
-        """Wait until one of the pods that matter has settled.
+    async def wait_for_few(self, matter: Matter, *, seconds: float = SETTLE_SECONDS) -> None:
+        """Wait while more than `MAX_AHEAD` pods that matter are on their way, or time is up.
 
         Args:
             matter: which of the pods on their way matter.
-            seconds: the limit.
-
-        Returns:
-            False if there is none, or time is up.
+            seconds: the limit for each to settle.
         """
-        blocking = [one.settled for one in self._open.values() if matter(one.pod)]
-        if not blocking:
-            return False
-        done, _ = await asyncio.wait(blocking, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        return bool(done)
+        while len(blocking := self._awaited(matter)) > MAX_AHEAD:
+            done, _ = await asyncio.wait(
+                [one.settled for one in blocking],
+                timeout=seconds,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if not done:
+                for one in blocking:
+                    one.given_up = True
+
+    def _awaited(self, matter: Matter) -> list[_Attempt]:
+        horizon = self._clock() - OPEN_SECONDS
+        for uid in [uid for uid, one in self._open.items() if one.answered_at < horizon]:
+            self.settled(uid)
+        return [one for one in self._open.values() if not one.given_up and matter(one.pod)]

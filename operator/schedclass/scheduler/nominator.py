@@ -150,9 +150,8 @@ class Nominator:
         Not if it is open where one of them goes that matters to it: that is worth a wait.
         """
         cluster = self._state.cluster
-        others = [other for other in self._in_flight.pods if interact(cluster, other, pod)]
-        placed = [other.on(self._hints.known_node(other.uid)) for other in others]
-        if not all(other.node_name for other in placed):
+        placed = self._in_flight.placed(lambda other: interact(cluster, other, pod))
+        if placed is None:
             return False
         with cluster.supposing(present=placed):
             return bool(self._judge.filter(pod, [node]))

@@ -91,29 +91,46 @@ class Extender:
         except (ApiError, Unreachable, TimeoutError) as unread:
             said = str(unread) or "timed out"
             return self._filter_error("unready", f"a claim of another pod cannot be read: {said}")
+        cluster = self._state.cluster
+        if leans_on_others(cluster, pod):
+            await self._in_flight.wait_for_few(lambda other: interact(cluster, other, pod))
         chosen = self._on_asked(pod, names)
         doubtful = self._binder.doubtful_node(pod.uid)
         if chosen is not None and doubtful is None:
             return self._passed(pod, [chosen])
-        cluster = self._state.cluster
-        # Of one node only, as for a hint, a yes needs no wait where others can but spoil it.
-        quick = len(names) == 1 and not leans_on_others(cluster, pod)
-        if len(self._in_flight) and not (quick and self._judge.filter(pod, names)):
-            waited = await self._in_flight.wait_for(lambda other: interact(cluster, other, pod))
-            if waited:
-                self._observe("wait", "settled")
+        beside = await self._beside_others(pod, names)
         doubtful = self._binder.doubtful_node(pod.uid)
         if doubtful is not None:
             names = [name for name in names if name == doubtful]
             if not names:
                 error = f"an earlier binding to {doubtful} may still take effect"
                 return self._filter_error("doubtful", error)
-        return await self._answer(pod, request.pod, names, before)
+        passing = [name for name in beside if name in names] or self._judge.filter(pod, names)
+        return await self._answer(pod, request.pod, names, passing, before)
+
+    async def _beside_others(self, pod: Pod, names: list[str]) -> list[str]:
+        """The nodes that are open once those on their way are where they go, if that is known.
+
+        If it is not, or nothing is open then, it is worth a wait until it is clear; then none.
+        """
+        cluster = self._state.cluster
+        # Of one node only, as for a hint, a yes needs no wait where others can but spoil it.
+        quick = len(names) == 1 and not leans_on_others(cluster, pod)
+        if not len(self._in_flight) or (quick and self._judge.filter(pod, names)):
+            return []
+        placed = self._in_flight.placed(lambda other: interact(cluster, other, pod))
+        if placed:
+            with cluster.supposing(present=placed):
+                passing = self._judge.filter(pod, names)
+            if passing:
+                return passing
+        if await self._in_flight.wait_for(lambda other: interact(cluster, other, pod)):
+            self._observe("wait", "settled")
+        return []
 
     async def _answer(
-        self, pod: Pod, raw: Mapping[str, Any], names: list[str], before: str
+        self, pod: Pod, raw: Mapping[str, Any], names: list[str], passing: list[str], before: str
     ) -> bytes:
-        passing = self._judge.filter(pod, names)
         reasons: dict[str, Rejection] = {}
         if len(passing) < len(names) and (self._chained or not passing):
             self._judge.filter(pod, names, reasons)
@@ -133,7 +150,7 @@ class Extender:
         return protocol.filter_answer([], messages)
 
     def _passed(self, pod: Pod, names: list[str]) -> bytes:
-        self._in_flight.passed(pod)
+        self._in_flight.passed(pod, names)
         self._observe("filter", "passed")
         return protocol.filter_answer(names, {})
 

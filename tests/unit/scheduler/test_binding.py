@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from schedclass.scheduler.binding import Binder, BindResult, Outcome
+from schedclass.scheduler.binding import CONFIRM_SECONDS, Binder, BindResult, Outcome
 from schedclass.scheduler.inflight import InFlight
 from schedclass.scheduler.protocol import BindRequest
 from tests.stubapi import (
@@ -30,6 +30,7 @@ class Bench:
     api: StubApi
     world: World
     binder: Binder
+    in_flight: InFlight
 
     def answers(self, pod: str, *answers: object) -> None:
         self.api.script("POST", binding_path(pod), *answers)  # type: ignore[arg-type]
@@ -57,18 +58,19 @@ async def bench(
     world: World, *, post_seconds: float = 10, doubt_seconds: float = 60
 ) -> AsyncIterator[Bench]:
     async with stub_api() as api, stub_client(api) as client:
+        in_flight = InFlight()
         binder = Binder(
             client,
             world.state,
             world.decisions,
-            InFlight(),
+            in_flight,
             post_seconds=post_seconds,
             doubt_seconds=doubt_seconds,
         )
         for name in ("one", "two", "three"):
             world.watch(raw_pod(name))
             api.script("POST", binding_path(name), json_answer(OK))
-        yield Bench(api, world, binder)
+        yield Bench(api, world, binder, in_flight)
 
 
 def apart() -> World:
@@ -216,6 +218,33 @@ async def test_and_is_refused_if_that_fails() -> None:
         assert (await first).outcome is Outcome.REFUSED
         assert (await second).outcome is Outcome.CONFLICT
         assert b.posted("two") == 0
+
+
+async def test_pods_that_come_in_another_order_wait_for_one_another() -> None:
+    """Even if filter has waited for the other one in vain: it had come to bind by then."""
+    world = World(raw_node("n1", "a"), raw_node("n2", "b"), **SPREAD)
+    async with bench(world) as b:
+        world.watch(raw_pod("zero", "n1", version=5))
+        for name, node in (("one", "n2"), ("two", "n1"), ("three", "n1")):
+            b.in_flight.passed(world.pod(name), [node])
+        late = asyncio.create_task(b.bind("two", "n1"))
+        await asyncio.sleep(0)
+        assert await b.in_flight.wait_for(lambda _: True, seconds=0.01) == 3
+        assert (await b.bind("one", "n2")).outcome is Outcome.BOUND
+        assert (await late).outcome is Outcome.BOUND
+
+
+async def test_pods_that_nobody_is_to_make_room_for_are_refused_at_once() -> None:
+    world = World(raw_node("n1", "a"), raw_node("n2", "b"), **SPREAD)
+    async with bench(world) as b:
+        world.watch(raw_pod("zero", "n1", version=5))
+        for name in ("one", "two", "three"):
+            b.in_flight.passed(world.pod(name), ["n1"])
+        tasks = [asyncio.create_task(b.bind(name, "n1")) for name in ("one", "two", "three")]
+        async with asyncio.timeout(CONFIRM_SECONDS / 2):
+            results = await asyncio.gather(*tasks)
+        assert {result.outcome for result in results} == {Outcome.CONFLICT}
+        assert all("topology spread" in result.error for result in results)
 
 
 async def test_a_follower_waits_for_its_leader_to_be_confirmed() -> None:

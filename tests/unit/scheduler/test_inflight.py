@@ -4,7 +4,13 @@ import asyncio
 import time
 
 from schedclass.domain.scheduling import Pod
-from schedclass.scheduler.inflight import MAX_REMEMBERED, OPEN_SECONDS, InFlight
+from schedclass.scheduler.inflight import (
+    MAX_AHEAD,
+    MAX_REMEMBERED,
+    OPEN_SECONDS,
+    SETTLE_SECONDS,
+    InFlight,
+)
 
 
 def pod(name: str) -> Pod:
@@ -49,6 +55,42 @@ async def test_one_who_passed_long_ago_is_not_waited_for() -> None:
     flight.passed(pod("one"))
     now[0] = OPEN_SECONDS + 1
     assert await flight.wait_for(anyone, seconds=60) == 0
+
+
+async def test_of_one_that_was_left_a_single_node_it_is_known_where_it_goes() -> None:
+    flight = InFlight()
+    flight.passed(pod("one"), ["n1"])
+    assert flight.placed(anyone) == [pod("one").on("n1")]
+    flight.passed(pod("two"), ["n1", "n2"])
+    assert flight.placed(anyone) is None
+    assert flight.placed(lambda other: other.name == "one") == [pod("one").on("n1")]
+
+
+async def test_those_who_wait_for_one_another_are_no_hope() -> None:
+    now = [0.0]
+    flight = InFlight(clock=lambda: now[0])
+    flight.passed(pod("one"), ["n1"])
+    assert flight.may_come(anyone)
+    now[0] = SETTLE_SECONDS + 0.1
+    assert not flight.may_come(anyone)
+    flight.arrived("one", stuck=False)
+    assert flight.may_come(anyone)
+    flight.arrived("one", stuck=True)
+    assert not flight.may_come(anyone)
+
+
+async def test_only_so_many_go_ahead_of_one_that_leans_on_them() -> None:
+    flight = InFlight()
+    for number in range(MAX_AHEAD + 1):
+        flight.passed(pod(str(number)), ["n1"])
+    waiting = asyncio.create_task(flight.wait_for_few(anyone, seconds=60))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    flight.settled("3")
+    await waiting
+    flight.passed(pod("more"), ["n1"])
+    await flight.wait_for_few(anyone, seconds=0.01)  # nobody comes: once is enough
+    await flight.wait_for_few(anyone, seconds=60)
 
 
 async def test_a_new_attempt_replaces_the_old_one() -> None:

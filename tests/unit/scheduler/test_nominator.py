@@ -97,8 +97,9 @@ class Scene:
     def asked(self, name: str, *nodes: str) -> str | None:
         """kube-scheduler tries a pod; filter lets it pass, and leaves it this node alone."""
         pod = self.world.pod(name)
+        self.in_flight.settled(pod.uid)
         node = self.nominator.asked(pod, list(nodes))
-        self.in_flight.passed(pod)
+        self.in_flight.passed(pod, nodes if node is None else (node,))
         return node
 
     def queue(self, count: int, **spec: Any) -> list[str]:

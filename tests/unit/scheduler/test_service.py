@@ -134,9 +134,23 @@ async def test_before_all_is_known_the_pod_is_to_be_tried_again() -> None:
     assert answer["NodeNames"] == []
 
 
-async def test_the_next_one_waits_for_a_pod_that_could_shut_a_node() -> None:
+async def test_the_next_one_is_judged_beside_a_pod_of_which_it_is_known_where_it_goes() -> None:
     asked = Asked(World(*NODES, **APART))
     assert (await asked.filter(raw_pod("one"), "n1"))["NodeNames"] == ["n1"]
+    async with asyncio.timeout(0.1):
+        assert (await asked.filter(raw_pod("two"), "n1", "n2"))["NodeNames"] == ["n2"]
+
+
+async def test_where_that_leaves_nothing_it_counts_that_the_other_is_not_there_yet() -> None:
+    """It may never come: what is promised to nobody must not refuse a pod for good."""
+    asked = Asked(World(*NODES, **APART))
+    await asked.filter(raw_pod("one"), "n1")
+    assert (await asked.filter(raw_pod("two"), "n1"))["NodeNames"] == ["n1"]
+
+
+async def test_the_next_one_waits_for_a_pod_that_could_shut_a_node() -> None:
+    asked = Asked(World(*NODES, **APART))
+    assert len((await asked.filter(raw_pod("one"), "n1", "n2"))["NodeNames"]) == 2
     waiting = asyncio.create_task(asked.filter(raw_pod("two"), "n1", "n2"))
     await asyncio.sleep(0.01)
     assert not waiting.done()
