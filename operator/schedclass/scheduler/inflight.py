@@ -20,7 +20,7 @@ SETTLE_SECONDS: Final = 0.2
 one that failed after filter never does: the wait must not depend on that."""
 
 OPEN_SECONDS: Final = 5.0
-"""After this a pod that did not come to bind is no longer waited for at all."""
+"""After this a pod that did not come to bind is no longer reckoned with at all."""
 
 MAX_AHEAD: Final = 12
 """Pods on their way that a further one may lean on. Bind lets them through one after the other, a
@@ -108,6 +108,7 @@ class InFlight:
 
     def placed(self, matter: Matter) -> list[Pod] | None:
         """Those that matter, each on the node that filter left it; None if one had the choice."""
+        self._end_old_ones()
         found = [one for one in self._open.values() if matter(one.pod)]
         if not all(one.node for one in found):
             return None
@@ -158,8 +159,11 @@ class InFlight:
                 for one in blocking:
                     one.given_up = True
 
-    def _awaited(self, matter: Matter) -> list[_Attempt]:
+    def _end_old_ones(self) -> None:
         horizon = self._clock() - OPEN_SECONDS
         for uid in [uid for uid, one in self._open.items() if one.answered_at < horizon]:
             self.settled(uid)
+
+    def _awaited(self, matter: Matter) -> list[_Attempt]:
+        self._end_old_ones()
         return [one for one in self._open.values() if not one.given_up and matter(one.pod)]

@@ -49,11 +49,14 @@ async def test_one_who_never_comes_is_waited_for_once() -> None:
     assert flight.pod("one") is not None
 
 
-async def test_one_who_passed_long_ago_is_not_waited_for() -> None:
+async def test_one_who_passed_long_ago_is_not_reckoned_with() -> None:
     now = [0.0]
     flight = InFlight(clock=lambda: now[0])
-    flight.passed(pod("one"))
+    flight.passed(pod("one"), ["n1"])
     now[0] = OPEN_SECONDS + 1
+    assert flight.placed(anyone) == []
+    flight.passed(pod("one"))
+    now[0] += OPEN_SECONDS + 1
     assert await flight.wait_for(anyone, seconds=60) == 0
 
 
