@@ -8,7 +8,7 @@ from controlplane import eventually
 from controlplane.installation import GRACE_SECONDS, NAMESPACE, RELEASE
 from tests.cluster.objects import Json
 from tests.cluster.replicas import Replica
-from tests.faults.scene import Scene
+from tests.faults.scene import BACK_SECONDS, Scene
 from tests.faults.tokens import CACHED_SECONDS, Rotation, short_token
 
 FLOW_CONTROL = "/apis/flowcontrol.apiserver.k8s.io/v1"
@@ -100,7 +100,8 @@ def test_too_many_requests_are_waited_for(scene: Scene) -> None:
     def reject() -> None:
         scene.api.create(f"{FLOW_CONTROL}/prioritylevelconfigurations", level)
         scene.api.create(f"{FLOW_CONTROL}/flowschemas", schema)
-        eventually("requests of ours are answered with 429", rejected, seconds=60)
+        # An API server that was killed before may be slow to notice its own new configuration.
+        eventually("requests of ours are answered with 429", rejected, seconds=BACK_SECONDS)
 
     def accept() -> None:
         scene.api.delete(f"{FLOW_CONTROL}/flowschemas/reject-schedclass")
