@@ -83,7 +83,8 @@ def test_killing_the_api_server_unpins_nothing(scene: Scene) -> None:
 
     row = scene.strike("kill -9 of the API server", kill, during=0)
     assert row.escaped == row.refused == row.blocked == 0
-    assert row.unanswered > 0
+    # It listens again after a tenth of a second, which a few pods may well miss.
+    assert row.unanswered > 0 or not scene.long
 
 
 def test_a_frozen_api_server_makes_both_roles_unready_until_it_answers_again(scene: Scene) -> None:

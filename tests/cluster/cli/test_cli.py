@@ -16,6 +16,7 @@ import yaml
 from controlplane import ApiError, Cluster, Installation, Kubectl, eventually
 from schedclass.cli import manifests
 from schedclass.domain import names
+from schedclass.kube.client import PAGE_SIZE
 from tests.cluster.cli.conftest import Cli
 from tests.cluster.grants import wait_granted
 from tests.cluster.leftovers import remove_workloads
@@ -160,7 +161,7 @@ def test_nothing_is_written_to_the_cluster(shop: Cluster, cli: Cli) -> None:
     ours = [event for event in asked if "(cli)" in event["userAgent"]]
     assert ours
     assert {event["verb"] for event in ours} == {"list"}
-    assert all("limit=500" in event["requestURI"] for event in ours)
+    assert all(f"limit={PAGE_SIZE}" in event["requestURI"] for event in ours)
 
 
 def test_a_what_if_names_the_pods_that_would_break(shop: Cluster, cli: Cli) -> None:
