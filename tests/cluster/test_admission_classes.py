@@ -66,6 +66,7 @@ def test_labels_annotations_and_the_empty_class_pass(api: Api, tenants: Tenants)
     api.delete(class_path(name))
 
 
+@pytest.mark.usefixtures("known_scheduler")
 @pytest.mark.parametrize(
     "manifest", sorted((REPOSITORY / "docs" / "examples").glob("*.yaml")), ids=lambda p: p.stem
 )
