@@ -8,10 +8,6 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-_GROWTH = 1.2
-_LONGEST = 0.25
-"""What takes longer may be noticed later: each question costs the API server time of its own."""
-
 
 class NotInTimeError(AssertionError):
     """What was awaited did not happen in time."""
@@ -27,14 +23,12 @@ def eventually(
         probe: The question; an AssertionError counts as "not yet", and so does a KeyError: the
             API server leaves out what nobody has written so far.
         seconds: How long to wait.
-        interval: Seconds between the first two questions; each further pause is longer by
-            `_GROWTH`, up to `_LONGEST` or this.
+        interval: Seconds between two questions.
 
     Raises:
         NotInTimeError: Time is up; with the last answer or the last such error.
     """
     deadline = time.monotonic() + seconds
-    pause, longest = interval, max(interval, _LONGEST)
     while True:
         try:
             answer: T | AssertionError | KeyError = probe()
@@ -44,5 +38,4 @@ def eventually(
             return answer
         if time.monotonic() > deadline:
             raise NotInTimeError(f"not within {seconds:.0f} s: {what}; last answer: {answer!r}")
-        time.sleep(pause)
-        pause = min(pause * _GROWTH, longest)
+        time.sleep(interval)

@@ -23,8 +23,7 @@ from tests.faults.report import Row
 from tests.faults.supervisor import Supervisor
 
 WEST, EAST = "dc-west", "dc-east"
-PER_SECOND, PER_SECOND_LONG = 10, 20
-"""Pods that the load creates; the long form has the machine to itself."""
+PER_SECOND = 20
 
 BACK_SECONDS = 180.0
 """Within which the API server must be back, and all be right again, on however busy a machine."""
@@ -153,8 +152,7 @@ class Scene:
             The row, already reported.
         """
         row = Row(fault)
-        rate = PER_SECOND_LONG if self.long else PER_SECOND
-        load = Load(self.api, [*self.pinned, self.free], per_second=rate)
+        load = Load(self.api, [*self.pinned, self.free], per_second=PER_SECOND)
         with supervisor or Supervisor(self.operator) as kubelet:
             with load:
                 load.wait(10)
