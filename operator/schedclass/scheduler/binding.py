@@ -164,12 +164,12 @@ class Binder:
         """Wait until a place was taken or given back, or nobody is on the way any more."""
         cluster = self._state.cluster
         version = cluster.version
-        while cluster.version == version:
-            if not self._in_flight.may_come(lambda other: self._matters(other, pod)):
-                return
+        hope = True
+        while hope and cluster.version == version:
             with suppress(TimeoutError):
                 async with asyncio.timeout(SETTLE_SECONDS):
                     await self._news.wait()
+            hope = self._in_flight.may_come(lambda other: self._matters(other, pod))
 
     async def _send(self, pod: Pod, request: BindRequest, *, again: bool = False) -> BindResult:
         """Send a binding whose place is taken.
