@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 from rich.console import Console
 
-from bench.load import at_once
+from bench.load import at_once, cpu_seconds
 from bench.report import Goal
 from controlplane import Cluster, Installation, eventually
 from controlplane.installation import NAMESPACE, RELEASE
@@ -144,8 +144,7 @@ class Scale:
 
     def cpu(self, name: str) -> float:
         """CPU seconds that a replica has used so far."""
-        used = psutil.Process(self.operator.process(name).pid).cpu_times()
-        return float(used.user + used.system)
+        return cpu_seconds(self.operator.process(name).pid)
 
     def _leads(self, name: str) -> bool:
         return "leading as" in self.operator.process(name).log.read_text(encoding="utf-8")

@@ -167,12 +167,13 @@ class CpuMeter:
 
     def _now(self) -> dict[str, float]:
         return {
-            name: sum(_cpu_seconds(process.pid) for process in processes)
+            name: sum(cpu_seconds(process.pid) for process in processes)
             for name, processes in self._groups.items()
         }
 
 
-def _cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
+    """CPU seconds that a process has used so far."""
     times = psutil.Process(pid).cpu_times()
     return float(times.user + times.system)
 

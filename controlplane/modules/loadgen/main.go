@@ -56,6 +56,15 @@ type result struct {
 	mutex        sync.Mutex
 }
 
+// authority reads the certificates of a PEM text that lies at path.
+func authority(pem []byte, path string) (*x509.CertPool, error) {
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s: no certificate authority", path)
+	}
+	return roots, nil
+}
+
 func connect(path string, bodyPath string) (*client, error) {
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -73,9 +82,9 @@ func connect(path string, bodyPath string) (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(cluster.CA) {
-		return nil, fmt.Errorf("%s: no certificate authority", path)
+	roots, err := authority(cluster.CA, path)
+	if err != nil {
+		return nil, err
 	}
 	body, err := os.ReadFile(bodyPath)
 	if err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -46,9 +45,9 @@ func reviews(arguments []string) error {
 	if err != nil {
 		return err
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return fmt.Errorf("%s: no certificate authority", *ca)
+	roots, err := authority(pem, *ca)
+	if err != nil {
+		return err
 	}
 	text, err := os.ReadFile(*bodies)
 	if err != nil {
