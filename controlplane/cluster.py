@@ -26,7 +26,7 @@ from controlplane.processes import (
     stop_all,
     write_atomically,
 )
-from controlplane.waiting import eventually
+from controlplane.waiting import PATIENCE_SECONDS, eventually
 
 START_SECONDS = 180
 
@@ -255,7 +255,7 @@ class Cluster:
         for manifest in manifests:
             self.admin.create("/api/v1/nodes", manifest)
 
-    def wait_nodes_ready(self, names: Sequence[str], *, seconds: float = 30) -> None:
+    def wait_nodes_ready(self, names: Sequence[str], *, seconds: float = PATIENCE_SECONDS) -> None:
         """Waits until all of these nodes are Ready and take pods."""
         wanted = set(names)
 

@@ -23,7 +23,7 @@ PORTS = ("etcd", "etcd-peer", *ORDER[1:])
 
 SERVICE_ADDRESSES = "10.96.0.0/16"
 
-ROOMY = {"GOGC": "400", "GOMEMLIMIT": "640MiB"}
+ROOMY = {"GOGC": "400", "GOMEMLIMIT": "1GiB"}
 """Environment with which a component trades memory for a sixth of its CPU: Go collects garbage
 less often while there is room (https://go.dev/doc/gc-guide)."""
 

@@ -8,13 +8,16 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+PATIENCE_SECONDS = 60.0
+"""How long something may take that has no limit of its own: on a busy machine, everything."""
+
 
 class NotInTimeError(AssertionError):
     """What was awaited did not happen in time."""
 
 
 def eventually(
-    what: str, probe: Callable[[], T], *, seconds: float = 10, interval: float = 0.05
+    what: str, probe: Callable[[], T], *, seconds: float = PATIENCE_SECONDS, interval: float = 0.05
 ) -> T:
     """Polls until the probe returns something true, and returns that.
 

@@ -102,7 +102,7 @@ def known_scheduler(operator: Installation) -> None:
                 return False
         return True
 
-    eventually("nobody warns of a missing scheduler", silent, seconds=30)
+    eventually("nobody warns of a missing scheduler", silent)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Self
 
 from controlplane import Api
+from controlplane.waiting import PATIENCE_SECONDS
 from tests.cluster.objects import Json, pod, pods_path
 
 IN_FLIGHT = 16
@@ -45,7 +46,7 @@ class PodStream:
         self._stop.set()
         self._clock.join()
 
-    def wait(self, more: int, *, seconds: float = 30) -> None:
+    def wait(self, more: int, *, seconds: float = PATIENCE_SECONDS) -> None:
         """Lets so many further pods be created or refused."""
         target = len(self.created) + len(self.refused) + more
         deadline = time.monotonic() + seconds

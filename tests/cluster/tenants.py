@@ -5,6 +5,7 @@ import secrets
 from typing import Any
 
 from controlplane import ApiError, Cluster, eventually
+from controlplane.waiting import PATIENCE_SECONDS
 from schedclass.domain import names
 from schedclass.domain.findings import Reason
 from tests.cluster.objects import (
@@ -76,7 +77,7 @@ class Tenants:
 
     def create_class_when_served(self, name: str) -> None:
         """Creates a class as soon as the API server knows the kind."""
-        eventually("the kind is served", lambda: self.api.answers_ok(CLASSES), seconds=30)
+        eventually("the kind is served", lambda: self.api.answers_ok(CLASSES))
         self.create_class(name)
 
     def adopt(self, name: str) -> str:
@@ -152,7 +153,7 @@ class Tenants:
     def state(self, *members: str) -> dict[str, str | None]:
         return {name: self.class_of(name) for name in members}
 
-    def settle(self, expected: dict[str, str | None], *, seconds: float = 10) -> None:
+    def settle(self, expected: dict[str, str | None], *, seconds: float = PATIENCE_SECONDS) -> None:
         """Waits until these namespaces have these classes, and are enforced accordingly."""
 
         def settled() -> bool:

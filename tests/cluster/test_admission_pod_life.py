@@ -206,7 +206,7 @@ def test_quota_defaults_and_foreground_deletion_go_together_with_a_class(
     quota_path = f"/api/v1/namespaces/{namespace}/resourcequotas/quota"
     eventually("the quota counts", lambda: api.get(quota_path)["status"].get("used"))
     kubectl("-n", namespace, "create", "-f", "-", input=workload("ReplicaSet", "web"))
-    (item,) = eventually("its pod", lambda: api.get(pods_path(namespace))["items"], seconds=20)
+    (item,) = eventually("its pod", lambda: api.get(pods_path(namespace))["items"])
     assert item["spec"]["containers"][0]["resources"] == {
         "limits": {"cpu": "1"},
         "requests": {"cpu": "100m"},

@@ -44,7 +44,7 @@ def wait_counted(api: Api, name: str, pods: int, violating: int) -> None:
         assert found == expected
         return True
 
-    eventually(f"{name} is {expected}", matches, seconds=20)
+    eventually(f"{name} is {expected}", matches)
 
 
 def series(operator: Installation, process: str, class_name: str) -> dict[tuple[str, str], float]:

@@ -9,6 +9,7 @@ import pytest
 
 from controlplane import Api, ApiError, Installation, Kubectl, eventually
 from controlplane.installation import NAMESPACE
+from controlplane.waiting import PATIENCE_SECONDS
 from schedclass.domain import names
 from schedclass.domain.findings import Reason
 from tests.cluster.objects import (
@@ -42,7 +43,7 @@ def is_protected(api: Api, name: str) -> bool:
     )
 
 
-def wait_gone(api: Api, name: str, *, seconds: float = 10) -> None:
+def wait_gone(api: Api, name: str, *, seconds: float = PATIENCE_SECONDS) -> None:
     eventually(f"{name} is gone", lambda: api.find(class_path(name)) is None, seconds=seconds)
 
 

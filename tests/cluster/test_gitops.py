@@ -140,7 +140,7 @@ def test_without_admission_the_controller_writes_ever_more_rarely_and_pods_stay_
     (event,) = tenants.events(child, Reason.LABEL_CONTESTED)
     assert manager in event["message"].partition(" keeps changing the scheduling class back")[0]
     # The fight is over: the next turn of the controller is the last.
-    tenants.settle({child: WEST}, seconds=30)
+    tenants.settle({child: WEST})
     after = len(writes(operator, mark, child))
     assert after <= len(mine) + 1
 

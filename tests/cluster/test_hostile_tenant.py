@@ -64,7 +64,7 @@ def tenant(mode: str, session_operator: Installation) -> Iterator[HostileTenant]
     yield made
     # What it wrote during the outage is put right once we are back.
     session_operator.heal()
-    made.tenants.settle({made.namespace: WEST}, seconds=30)
+    made.tenants.settle({made.namespace: WEST})
     made.clean_up()
 
 
@@ -154,7 +154,7 @@ def test_deleting_and_making_the_namespace_anew_is_no_way_out(
     victim = HostileTenant(session_operator)
     victim.api.delete(namespace_path(victim.namespace))
     gone = namespace_path(victim.namespace)
-    eventually("it is gone", lambda: victim.admin.find(gone) is None, seconds=30)
+    eventually("it is gone", lambda: victim.admin.find(gone) is None)
     # Its own ServiceAccount went with it.
     born = tenant.create_namespace(victim.namespace)
     assert labels(born)[names.ENFORCED] == "true"

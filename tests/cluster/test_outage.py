@@ -60,7 +60,7 @@ def landscape(session_cluster: Cluster, session_operator: Installation) -> Itera
     # The next module finds a controller that leads again.
     session_operator.heal()
     late = tenants.create(below=next(iter(pinned)))
-    tenants.settle({late: WEST}, seconds=30)
+    tenants.settle({late: WEST})
     tenants.clean_up()
 
 
@@ -214,7 +214,7 @@ def test_without_it_pods_of_pinned_namespaces_wait_and_others_do_not_notice(
         return True
 
     free.wait_pods(5 + 3)
-    eventually("each of the others is told why not", told, seconds=30)
+    eventually("each of the others is told why not", told)
     assert {pinned_to(item) for item in free.pods()} == {None}
     assert all(LATER in message for message in held.refusals())
     assert held.pods() == []
@@ -315,7 +315,7 @@ def test_a_class_that_is_removed_by_force_and_made_anew_leaves_no_gap(
             raise AssertionError(refusal) from None
 
     assert attempt() == class_name
-    eventually("the class is gone", by_force, seconds=20, interval=0)
+    eventually("the class is gone", by_force, interval=0)
     # Refused until the controller has seen it, pinned never again, unpinned from then on.
     seen: list[str | None] = []
 

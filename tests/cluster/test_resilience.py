@@ -57,12 +57,12 @@ def wait_working(tenants: Tenants, installation: Installation) -> None:
     tenants.create_class_when_served(name)
     parent = tenants.create(wants=name)
     below = tenants.create(below=parent, with_account=True)
-    tenants.settle({parent: name, below: name}, seconds=30)
+    tenants.settle({parent: name, below: name})
 
     def is_ready() -> bool:
         return bool(conditions(tenants.api.get(class_path(name)))["Ready"]["status"] == "True")
 
-    eventually("the class is Ready", is_ready, seconds=30)
+    eventually("the class is Ready", is_ready)
     tried = f"{pods_path(below)}?dryRun=All"
     eventually(
         "pods are pinned", lambda: pinned_to(tenants.api.create(tried, pod())) == name, seconds=30
@@ -78,14 +78,14 @@ def test_without_the_crd_it_waits_unready_and_starts_working_once_it_is_there(
     own.move(below, below=early)
     own.ask(early, "early")
     # Inheritance needs no class: the name travels.
-    eventually("the name is inherited", lambda: own.class_of(below) == "early", seconds=30)
+    eventually("the name is inherited", lambda: own.class_of(below) == "early")
     assert labels(own.get(below)).get(names.ENFORCED) is None
     assert not any(map(installation.is_ready, installation.webhooks))
     # Nobody stands in the way meanwhile.
     assert pinned_to(own.api.create(pods_path(early), pod())) is None
     apply_crd(own)
     own.create_class_when_served("early")
-    own.settle({early: "early", below: "early"}, seconds=30)
+    own.settle({early: "early", below: "early"})
     wait_working(own, installation)
     assert {name: installation.process(name).pid for name in installation.replicas} == pids
 
@@ -114,7 +114,7 @@ def test_a_deleted_crd_unpins_nobody_and_a_new_one_is_picked_up(
     eventually("the CRD is gone", lambda: own.api.find(CRD) is None, seconds=60)
     lost = own.create(wants="lost")
     # For a moment the API server goes on serving classes, and then none is there by its own word.
-    eventually("classes are not served", lambda: own.api.find(CLASSES) is None, seconds=20)
+    eventually("classes are not served", lambda: own.api.find(CLASSES) is None)
     # Not served is not absent: neither "it does not exist" nor an unpinned pod by our word.
     for name in installation.webhooks:
         replica = Replica(installation, name)

@@ -11,13 +11,14 @@ from types import TracebackType
 from typing import Self
 
 from controlplane import Api, ApiError, eventually
+from controlplane.waiting import PATIENCE_SECONDS
 from schedclass.domain import names
 from tests.cluster.objects import Json, annotations, pod, pods_path
 
 BY_ADMISSION = ("denied the request", "denied request", "failed calling webhook")
 """What the API server says when admission refused: a webhook, a policy, or a webhook's silence."""
 
-PATIENCE_SECONDS = 300
+TRIED_SECONDS = 300
 """How long one pod is tried again; whoever creates pods does so for ever, as a ReplicaSet."""
 
 
@@ -59,7 +60,7 @@ class Load:
         self._stop.set()
         self._clock.join()
 
-    def wait(self, more: int, *, seconds: float = 30) -> None:
+    def wait(self, more: int, *, seconds: float = PATIENCE_SECONDS) -> None:
         """Lets so many further pods be created."""
         target = self.done + more
         eventually(f"{more} more pods", lambda: self.done >= target, seconds=seconds)
@@ -81,7 +82,7 @@ class Load:
             future.result()
 
     def _create(self, namespace: str, name: str) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TRIED_SECONDS
         pause = 0.2
         while time.monotonic() < deadline:
             if self._attempt(namespace, name):

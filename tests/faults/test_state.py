@@ -26,6 +26,7 @@ from schedclass.kube.credentials import kubeconfig
 from schedclass.settings import CertificateMode
 from schedclass.tls.authority import certificates, service_hosts
 from schedclass.tls.publisher import CertificatePlan, Publisher
+from tests.cluster.handshakes import collect_handshakes
 from tests.cluster.objects import (
     WEBHOOKS,
     class_path,
@@ -34,7 +35,7 @@ from tests.cluster.objects import (
     pods_path,
 )
 from tests.faults.load import is_pinned
-from tests.faults.scene import EAST, WEST, Scene
+from tests.faults.scene import BACK_SECONDS, EAST, WEST, Scene
 from tests.faults.supervisor import Supervisor
 
 SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
@@ -105,6 +106,7 @@ class Rotation:
         finally:
             self._stop.set()
             self._thread.join()
+            collect_handshakes()
 
     async def _run(self) -> None:
         source = kubeconfig(str(self._scene.cluster.kubeconfig))
@@ -139,7 +141,7 @@ def test_certificates_and_authorities_that_live_for_seconds_are_rotated_unnotice
 ) -> None:
     supervisor = Supervisor(scene.operator)
     supervisor.held.update(scene.operator.controllers)
-    rotation = Rotation(scene, certificate=9, authority=18)
+    rotation = Rotation(scene, certificate=15, authority=30)
     serials: dict[str, set[int]] = {name: set() for name in scene.operator.webhooks}
     bundles: Counter[int] = Counter()
 
@@ -148,7 +150,7 @@ def test_certificates_and_authorities_that_live_for_seconds_are_rotated_unnotice
             scene.operator.process(name).kill()
         scene.api.delete(f"{SECRETS}/{RELEASE}-webhook-ca")
         with rotation.running():
-            deadline = time.monotonic() + (180 if scene.long else 60)
+            deadline = time.monotonic() + (180 if scene.long else 120)
             while time.monotonic() < deadline and (scene.long or not seen_enough()):
                 for name in scene.operator.webhooks:
                     serials[name].add(served(scene, name).serial_number)
@@ -167,7 +169,7 @@ def test_certificates_and_authorities_that_live_for_seconds_are_rotated_unnotice
         return served(scene, name).not_valid_after_utc > datetime.now(UTC) + timedelta(minutes=5)
 
     row = scene.strike(
-        "certificates live 9 s, CAs 18 s",
+        "certificates live 15 s, CAs 30 s",
         rotate,
         supervisor.held.clear,
         changes=False,
@@ -247,7 +249,7 @@ def test_deleting_the_definition_of_classes_in_use_takes_nothing_away(scene: Sce
         assert all(map(scene.operator.is_ready, scene.operator.webhooks))
         restore()
         # No process had to be started anew for it.
-        scene.converge(seconds=60)
+        scene.converge(seconds=BACK_SECONDS)
         assert back.restarts == 0
     made = scene.api.create(f"{pods_path(scene.pinned[0])}?dryRun=All", pod("probe"))
     assert is_pinned(made)

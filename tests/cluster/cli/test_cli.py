@@ -45,7 +45,7 @@ def shop(session_cluster: Cluster, session_operator: Installation) -> Iterator[C
     cluster = session_cluster
     cluster.admin.create(pods_path(CHILD), pod("impossible", nodeSelector={"none": "such"}))
     cluster.admin.create(pods_path(CHILD), pod("preset", nodeName="node-1"))
-    eventually("the scheduler has spoken", lambda: _condition(cluster, "impossible"), seconds=20)
+    eventually("the scheduler has spoken", lambda: _condition(cluster, "impossible"))
     events = f"/api/v1/namespaces/{CHILD}/events?fieldSelector=involvedObject.name%3Dimpossible"
     eventually("its Event is there", lambda: cluster.admin.get(events)["items"])
     yield cluster
@@ -53,7 +53,7 @@ def shop(session_cluster: Cluster, session_operator: Installation) -> Iterator[C
         path = f"{pods_path(CHILD)}/{name}"
         cluster.admin.request("DELETE", path, {"gracePeriodSeconds": 0})
     tenants.clean_up()
-    eventually("nobody has the class", lambda: _deleted(cluster, class_path(CLASS)), seconds=20)
+    eventually("nobody has the class", lambda: _deleted(cluster, class_path(CLASS)))
 
 
 def _deleted(cluster: Cluster, path: str) -> bool:

@@ -140,7 +140,7 @@ class Stage:
         self._api.request("DELETE", f"{path}/{name}", {"propagationPolicy": "Background"})
         selector = f"{pods_path(namespace)}?labelSelector=app%3D{name}"
         self._api.request("DELETE", selector, {"gracePeriodSeconds": 0})
-        eventually("all are gone", lambda: not self._api.get(selector)["items"], seconds=20)
+        eventually("all are gone", lambda: not self._api.get(selector)["items"])
 
     def _new_pod(self, namespace: str, app: str, known: set[str]) -> str:
         selector = f"{pods_path(namespace)}?labelSelector=app%3D{app}"
@@ -149,7 +149,7 @@ class Stage:
             found = [pod["metadata"]["name"] for pod in self._api.get(selector)["items"]]
             return next((name for name in found if name not in known), "")
 
-        return eventually(f"another pod of {app}", new, seconds=30)
+        return eventually(f"another pod of {app}", new)
 
     def _compare(
         self, path: str, pod: Json, said: Json, tally: Tally, *, keep: bool = False
@@ -160,7 +160,7 @@ class Stage:
             found = self._api.get(path)
             return found if found["spec"].get("nodeName") or message(found) else {}
 
-        real = eventually(f"{path} is settled", spoken, seconds=30, interval=0.05)
+        real = eventually(f"{path} is settled", spoken, interval=0.05)
         where = f"{json.dumps(pod)}\nsimulated: {json.dumps(said)}\nreal: {json.dumps(real)}"
         node = real["spec"].get("nodeName")
         allowed = [verdict["node"] for verdict in said["verdicts"] if verdict["passed"]]
@@ -254,7 +254,7 @@ def stage(operator: Installation, cli: Cli, tmp_path: Path) -> Iterator[Stage]:
         cluster.admin.delete(namespace_path(name))
 
 
-@pytest.mark.timeout(120 + 60 * SIMULATIONS)
+@pytest.mark.timeout(300 + 60 * SIMULATIONS)
 def test_every_pod_of_generated_clusters_ends_as_simulated(stage: Stage) -> None:
     tally = Tally()
     for seed in range(SEED, SEED + SIMULATIONS):

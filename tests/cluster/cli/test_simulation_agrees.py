@@ -50,7 +50,7 @@ def applied(cluster: Cluster, file: Path, namespaces: list[str]) -> Iterator[Non
             def empty(where: str = namespace) -> bool:
                 return not cluster.admin.get(pods_path(where))["items"]
 
-            eventually(f"{namespace} is empty", empty, seconds=20)
+            eventually(f"{namespace} is empty", empty)
             # Spares the namespace controller its search for content, which takes five seconds.
             body = {"metadata": {"name": namespace}, "spec": {"finalizers": []}}
             with contextlib.suppress(ApiError):  # it was faster after all
@@ -63,7 +63,7 @@ def applied(cluster: Cluster, file: Path, namespaces: list[str]) -> Iterator[Non
                     cluster.admin.delete(path)
                 return cluster.admin.find(path) is None
 
-            eventually(f"class {cls} is gone", gone, seconds=30)
+            eventually(f"class {cls} is gone", gone)
 
 
 def _names(file: Path, kind: str) -> list[str]:
@@ -79,7 +79,7 @@ def settled(cluster: Cluster, namespace: str, total: int) -> list[dict[str, Any]
         spoken = [pod for pod in pods if pod["spec"].get("nodeName") or message(pod)]
         return pods if len(pods) == len(spoken) == total else []
 
-    return eventually(f"{total} pods of {namespace} are settled", all_spoken_for, seconds=30)
+    return eventually(f"{total} pods of {namespace} are settled", all_spoken_for)
 
 
 def compare(cluster: Cluster, cli: Cli, file: Path, namespace: str) -> tuple[int, int]:

@@ -157,14 +157,14 @@ def test_a_class_says_that_nobody_places_its_pods(operator: Installation, tenant
         condition = found.get("SchedulerAvailable", {})
         return condition.get("status", ""), condition.get("reason", "")
 
-    eventually("it says so", lambda: available() == ("True", "SchedulerRunning"), seconds=20)
+    eventually("it says so", lambda: available() == ("True", "SchedulerRunning"))
     for scheduler in operator.schedulers:
         operator.process(scheduler).kill()
-    eventually("it says so", lambda: available() == ("False", "SchedulerMissing"), seconds=40)
+    eventually("it says so", lambda: available() == ("False", "SchedulerMissing"))
     api = operator.cluster.admin
 
     def warned() -> bool:
         api.create(f"{class_path('').rstrip('/')}?dryRun=All", scheduling_class(unique("class")))
         return any("stay Pending" in warning for warning in api.warnings)
 
-    eventually("who makes a class is warned", warned, seconds=20)
+    eventually("who makes a class is warned", warned)

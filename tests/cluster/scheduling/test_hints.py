@@ -46,7 +46,7 @@ def test_a_hint_to_a_node_that_the_class_forbids_or_nobody_knows_places_nothing(
     west = tenant("dc-west")
     for number in range(5):
         hand_out(west, f"pod-{number}", node)
-    west.wait_placed(5, seconds=10)
+    west.wait_placed(5)
     assert set(west.placement()) <= {"node-1", "node-2"}
 
 
@@ -55,7 +55,7 @@ def test_a_hint_to_a_full_node_places_nothing_there(tenant: Tenant) -> None:
     plain.create("filler", nodeSelector={HOSTNAME: "node-1"}, containers=container(cpu="6"))
     plain.wait_node("filler")
     hand_out(west, "one", "node-1", containers=container(cpu="5"))
-    assert west.wait_node("one", seconds=10) == "node-2"
+    assert west.wait_node("one") == "node-2"
 
 
 def test_a_wrong_hint_of_a_pod_that_fits_nowhere_starves_nobody(
@@ -77,7 +77,7 @@ def test_a_wrong_hint_of_a_pod_that_fits_nowhere_starves_nobody(
         for number in (1, 2):
             west.create(f"right-{number}", containers=container(cpu="6"))
         for number in (1, 2):
-            west.wait_node(f"right-{number}", seconds=10)
+            west.wait_node(f"right-{number}")
         for node in ("node-1", "node-2"):
             nowhere.wait_pending(f"wrong-{node}", "SchedulingClass")
             eventually(

@@ -73,7 +73,6 @@ def test_no_volume_is_made_where_a_rule_will_not_let_its_pod_run(
     eventually(
         "volumes are wanted for three pods, none of which is bound",
         lambda: len(made_volumes.wanted(db)) == 3,
-        seconds=30,
     )
     wanted = made_volumes.wanted(db)
     assert sorted(wanted.values()) == sorted(ZONES)
@@ -82,7 +81,7 @@ def test_no_volume_is_made_where_a_rule_will_not_let_its_pod_run(
 
     given_up = next(name for name, node in wanted.items() if node == "node-1")
     db.delete(given_up)
-    eventually("its zone is open again", lambda: left in made_volumes.wanted(db), seconds=20)
+    eventually("its zone is open again", lambda: left in made_volumes.wanted(db))
     wanted = made_volumes.wanted(db)
     for name, node in wanted.items():
         if name != given_up:
@@ -116,7 +115,7 @@ def test_a_volume_on_its_way_is_known_to_an_extender_that_starts_anew(
         podAntiAffinity=anti_affinity(DB, ZONE),
     )
     create(db, made_volumes, "one", "two")
-    eventually("two volumes are wanted", lambda: len(made_volumes.wanted(db)) == 2, seconds=30)
+    eventually("two volumes are wanted", lambda: len(made_volumes.wanted(db)) == 2)
     before = made_volumes.wanted(db)
     assert sorted(before.values()) == ["node-1", "node-2"]
     for name in operator.extenders:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from controlplane import Cluster, eventually, nodes
+from controlplane.waiting import PATIENCE_SECONDS
 from schedclass.domain import names
 from tests.cluster.objects import CONTAINERS, NODES, Json, pods_path
 
@@ -148,14 +149,16 @@ class Workloads:
 
     # --- waiting ------------------------------------------------------------------------------
 
-    def wait_placed(self, count: int, app: str | None = None, *, seconds: float = 30) -> None:
+    def wait_placed(
+        self, count: int, app: str | None = None, *, seconds: float = PATIENCE_SECONDS
+    ) -> None:
         eventually(
             f"{count} pods of {self.namespace} have a node",
             lambda: sum(self.placement(app).values()) == count,
             seconds=seconds,
         )
 
-    def wait_node(self, name: str, *, seconds: float = 30) -> str:
+    def wait_node(self, name: str, *, seconds: float = PATIENCE_SECONDS) -> str:
         """Waits until a pod has a node, and returns that."""
         return (
             eventually(
@@ -164,7 +167,7 @@ class Workloads:
             or ""
         )
 
-    def wait_pending(self, name: str, *parts: str, seconds: float = 30) -> str:
+    def wait_pending(self, name: str, *parts: str, seconds: float = PATIENCE_SECONDS) -> str:
         """Waits until a pod is said to be unschedulable for these reasons; returns the message."""
 
         def told() -> str:
@@ -190,7 +193,7 @@ class Workloads:
             except ValueError:
                 return ""
 
-        return eventually(f"one pod of {app} waits: {parts}", told_or_not_yet, seconds=10)
+        return eventually(f"one pod of {app} waits: {parts}", told_or_not_yet)
 
 
 def message(pod: Json) -> str:

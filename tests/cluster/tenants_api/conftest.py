@@ -75,12 +75,12 @@ def served_by_crd(session_cluster: Cluster) -> Iterator[None]:
     }
     api.create(CRDS, definition)
     try:
-        eventually("Tenants are served", lambda: is_served(api), seconds=30)
+        eventually("Tenants are served", lambda: is_served(api))
         yield
     finally:  # whatever failed, the API server of the other files does not know Tenants
         api.delete(CRD)
-        eventually("the CRD is gone", lambda: api.find(CRD) is None, seconds=20)
-        eventually("its APIService is gone", lambda: api.find(API_SERVICE) is None, seconds=20)
+        eventually("the CRD is gone", lambda: api.find(CRD) is None)
+        eventually("its APIService is gone", lambda: api.find(API_SERVICE) is None)
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def served_by_aggregation(cluster: Cluster, operator: Installation) -> Iterator[
             yield server
         finally:
             api.delete(API_SERVICE)
-            eventually("the APIService is gone", lambda: api.find(API_SERVICE) is None, seconds=20)
+            eventually("the APIService is gone", lambda: api.find(API_SERVICE) is None)
             api.delete(namespace_path(namespace))
 
 

@@ -1,11 +1,9 @@
 """A stand-in for the aggregated API of Tenants, which fails as it is told to."""
 
 import asyncio
-import gc
 import json
 import ssl
 import threading
-import warnings
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,6 +14,7 @@ from aiohttp import web
 
 from schedclass.domain import names
 from schedclass.tls.authority import new_authority, new_certificate
+from tests.cluster.handshakes import collect_handshakes
 
 Json = dict[str, Any]
 Fault = Callable[["StandIn", web.Request], Awaitable[web.StreamResponse | None]]
@@ -63,10 +62,7 @@ class StandIn:
     def take_down(self) -> None:
         """Closes the port and every connection."""
         asyncio.run_coroutine_threadsafe(self.stop(), self._loop).result(20)
-        # One that was in its handshake belongs to nobody: only as garbage is it closed.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)
-            gc.collect()
+        collect_handshakes()
 
     def bring_up(self) -> None:
         """Serves again."""

@@ -47,7 +47,7 @@ def server(
 ) -> StandIn:
     """The API in good order, with a Tenant for `child` that asks for the class `dc-west`."""
     served_by_aggregation.put(parent, "a", WEST)
-    eventually("Tenants are served", lambda: is_served(api), seconds=30)
+    eventually("Tenants are served", lambda: is_served(api))
     tenants.settle({child: WEST}, seconds=NOTICED_SECONDS)
     return served_by_aggregation
 
@@ -64,7 +64,6 @@ def assert_all_else_works(api: Api, operator: Installation, tenants: Tenants, ch
     eventually(
         "a new class is reconciled",
         lambda: conditions(api.get(class_path(made))).get("Ready"),
-        seconds=10,
     )
     api.delete(class_path(made))
     assert all(map(operator.is_ready, operator.replicas))
@@ -89,7 +88,7 @@ def test_a_useless_api_changes_nothing_and_is_heard_again_afterwards(
     server.bring_up()
     before = server.requests
     began = time.monotonic()
-    eventually("it is asked", lambda: server.requests > before, seconds=20)
+    eventually("it is asked", lambda: server.requests > before)
     assert_all_else_works(api, operator, tenants, child)
     time.sleep(max(0.0, LASTS_SECONDS - (time.monotonic() - began)))
     asked = server.requests - before
@@ -115,7 +114,7 @@ def test_an_odd_api_is_understood_all_the_same(
     server.take_down()
     server.bring_up()
     before = server.requests
-    eventually("it is asked", lambda: server.requests > before + 1, seconds=30)
+    eventually("it is asked", lambda: server.requests > before + 1)
     assert_all_else_works(api, operator, tenants, child)
     server.put(parent, "a", EAST)
     tenants.settle({child: EAST}, seconds=2 * NOTICED_SECONDS)

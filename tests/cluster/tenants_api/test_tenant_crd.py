@@ -208,7 +208,7 @@ def test_helm_that_writes_a_stale_value_is_answered_with_few_writes_and_gives_in
     assert stale > 20
     assert writes <= (5 if webhook == "down" else 0), (writes, stale)
     helm(api, child, WEST)
-    tenants.settle({child: WEST}, seconds=20)
+    tenants.settle({child: WEST})
 
 
 def test_only_the_operator_reads_and_nobody_writes_tenants(operator: Installation) -> None:
