@@ -343,7 +343,7 @@ class Listing(Generic[T]):
         store.raise_floor(number or 0, reset=self.history_reset)
         count = 0
         for key, (projected, item_number) in self._items.items():
-            if projected is not None and self._wins(key, item_number):
+            if projected is not None and self._wins(key, item_number, number):
                 store.put(key, projected[0], item_number)
             count += 1
             if count % CHUNK == 0:
@@ -357,13 +357,19 @@ class Listing(Generic[T]):
                 yield
         store.mark_synced(version)
 
-    def _wins(self, key: str, number: int | None) -> bool:
-        """Whether the LIST's truth about a key is newer than the store's."""
+    def _wins(self, key: str, number: int | None, horizon: int | None) -> bool:
+        """Whether the LIST's truth about a key is newer than the store's.
+
+        What it says is true up to the LIST's own version. So an object in it that is older than the
+        one we know, which is no newer than the LIST, comes from another history: etcd was restored,
+        and only the version of the whole was raised (`etcdutl snapshot restore --bump-revision`).
+        """
         if not self._store.ordered:
             return key not in self.overtaken
         if self.history_reset or number is None:
             return True
-        return number > self._store.known_version(key)
+        known = self._store.known_version(key)
+        return number > known or (horizon is not None and number < known <= horizon)
 
     def _supersedes(self, key: str, horizon: int) -> bool:
         """Whether the LIST's silence about a key means that it is gone."""

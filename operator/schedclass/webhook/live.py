@@ -1,6 +1,9 @@
 """The few reads that admission makes itself, for what the watches have not delivered yet.
 
 Both are off the hot path: a namespace that is known and a class that exists cost no request.
+
+Names come from labels, annotations and ownerReferences, which tenants write, so nothing is asked
+about a name that no object can have: in a path it could lead to another object.
 """
 
 import asyncio
@@ -9,6 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from schedclass.domain.admission import ClassState, ClassView
 from schedclass.domain.inheritance import Effective
+from schedclass.domain.label_syntax import why_not_dns_label, why_not_dns_subdomain
 from schedclass.domain.namespaces import Namespace
 from schedclass.domain.tree import parent_candidates
 from schedclass.kube.client import KubeClient
@@ -56,6 +60,8 @@ class LiveReader:
         """The class of that name; absent only when the API server itself says so."""
         if name is None:
             return ClassView(ClassState.ABSENT)
+        if why_not_dns_subdomain(name):
+            return ClassView(ClassState.ABSENT)
         view = self._state.view_class(name)
         if view.state is not ClassState.ABSENT or self._recently_absent(name):
             return view
@@ -78,8 +84,7 @@ class LiveReader:
         await asyncio.shield(task)
 
     async def _read_class(self, name: str) -> None:
-        path = f"{CLASSES_PATH}/{name}"
-        found = await self._get(path)
+        found = await self._get(CLASSES_PATH, name)
         if found is not None:
             self._state.classes.apply("MODIFIED", found)
             return
@@ -101,10 +106,15 @@ class LiveReader:
                 waiting.extend(self._unknown_parents(ns))
 
     async def _read_namespace(self, name: str) -> bool:
-        found = await self._get(f"{NAMESPACES_PATH}/{name}")
-        if found is not None:
-            self._state.namespaces.apply("MODIFIED", found)
-        return found is not None
+        if why_not_dns_label(name):
+            return False
+        found = await self._get(NAMESPACES_PATH, name)
+        if found is None:
+            return False
+        self._state.namespaces.apply("MODIFIED", found)
+        if self._state.tree.get(name) is None:
+            raise Undecided(f"namespace {name} was read, but contradicts what is known of it")
+        return True
 
     def _unknown_parents(self, ns: Namespace) -> list[str]:
         tree = self._state.tree
@@ -117,15 +127,20 @@ class LiveReader:
             unknown.append(candidate)
         return unknown
 
-    async def _get(self, path: str) -> dict[str, object] | None:
+    async def _get(self, collection: str, name: str) -> dict[str, object] | None:
+        path = f"{collection}/{name}"
         try:
-            return await self._client.get(path, timeout=self._seconds)
+            found = await self._client.get(path, timeout=self._seconds)
         except NotFound as error:
             if error.object_absent:
                 return None
             raise Undecided(f"{path} is not served at the moment") from error
         except (ApiError, Unreachable) as error:
             raise Undecided(f"{path} could not be read: {error}") from error
+        metadata = found.get("metadata")
+        if not isinstance(metadata, dict) or metadata.get("name") != name:
+            raise Undecided(f"{path} was answered with another object")
+        return found
 
 
 async def _as_coroutine(read: Callable[[], Awaitable[None]]) -> None:

@@ -331,3 +331,32 @@ def test_paths_escape_what_they_are_given() -> None:
         "/api/v1/namespaces/a/pods/..%2Fx%3Fy/status"
     )
     assert resource_path("a.b/v1", "things") == "/apis/a.b/v1/things"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "..",
+        ".",
+        "",
+        "a/b",
+        "../../nodes",
+        "a?limit=0",
+        "a%2Fb",
+        "%2e%2e",
+        "a#b",
+        "a b",
+        "a\nb",
+        "ä",
+    ],
+)
+async def test_a_name_that_could_lead_to_another_object_is_not_asked_for(
+    stub: StubApi, client: KubeClient, name: str
+) -> None:
+    escaped = resource_path("v1", "namespaces", name=name)
+    for path in (escaped, escaped if name == "a/b" else f"{PATH}/{name}"):
+        with pytest.raises(errors.Unreachable, match="no object has such a name"):
+            await client.get(path)
+        with pytest.raises(errors.Unreachable, match="no object has such a name"):
+            await client.merge_patch(path, {})
+    assert not stub.requests

@@ -232,6 +232,19 @@ def test_versions_set_back_by_a_restore_are_believed_from_a_list() -> None:
     assert store.get("a") == 4
 
 
+def test_a_restore_that_raises_only_the_version_of_the_whole_is_believed_as_well() -> None:
+    """`etcdutl snapshot restore --bump-revision`: each object keeps the version that it had."""
+    store = filled()
+    store.apply("MODIFIED", raw("a", 100, 2))
+    store.apply("DELETED", raw("b", 101))
+    store.apply("ADDED", raw("c", 102, 2))
+    store.replace_all([raw("a", 10, 1), raw("b", 10, 1)], "1000000060")
+    assert contents(store) == {"a": 1, "b": 1}
+    assert not store.apply("MODIFIED", raw("a", 100, 2))
+    assert store.apply("MODIFIED", raw("a", 1000000061, 3))
+    assert store.get("a") == 3
+
+
 @pytest.mark.parametrize("version", ["", "abc", "1.5", "-3", "\uff19"])
 def test_versions_that_are_no_numbers_have_no_order(version: str) -> None:
     assert version_number(version) is None
