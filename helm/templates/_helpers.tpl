@@ -83,6 +83,14 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{- join " || " $tests }}
 {{- end }}
 
+{{/* CEL: is the string expression .subject an excluded name, or does it match an excluded pattern? */}}
+{{- define "schedclass.isExcludedNamespace" -}}
+{{- $names := include "schedclass.excludedNames" .root | fromJsonArray }}
+{{- $tests := list (printf "%s in ['%s']" .subject (join "', '" $names)) }}
+{{- with include "schedclass.matchesExcludedPattern" . }}{{ $tests = append $tests . }}{{ end }}
+{{- join " || " $tests }}
+{{- end }}
+
 {{/* How the API server reaches a handler. Takes (dict "root" . "path" "/mutate-pods"). No caBundle
 is ever rendered: cert-manager or the controller fills it in, and an upgrade must not reset it. */}}
 {{- define "schedclass.clientConfig" -}}

@@ -124,12 +124,6 @@ rules:
     resources: [namespaces]
     operations: [CREATE, UPDATE]
     scope: Cluster
-namespaceSelector:
-  matchExpressions:
-    - key: kubernetes.io/metadata.name
-      operator: NotIn
-      values:
-        {{- include "schedclass.excludedNames" . | fromJsonArray | toYaml | nindent 8 }}
 matchPolicy: Equivalent
 reinvocationPolicy: IfNeeded
 sideEffects: None
@@ -141,11 +135,10 @@ admissionReviewVersions: [v1]
 {{- define "schedclass.namespaceWebhookConditions" -}}
 - name: not-the-controller
   expression: {{ printf "request.userInfo.username != '%s'" (include "schedclass.user" (dict "root" . "role" "controller")) | quote }}
-{{- with include "schedclass.matchesExcludedPattern" (dict "root" . "subject" "request.name") }}
-# A name yet to be generated is absent here, and an error would skip the webhook.
+# A name yet to be generated is absent here, and an error would skip the webhook. A selector of labels would
+# not do: until there is a name, kubernetes.io/metadata.name says what its author wrote.
 - name: not-an-excluded-namespace
-  expression: {{ printf "!(has(request.name) && (%s))" . | quote }}
-{{- end }}
+  expression: {{ include "schedclass.isExcludedNamespace" (dict "root" . "subject" "request.name") | printf "!(has(request.name) && (%s))" | quote }}
 {{- end }}
 
 {{/* CEL: a request for a namespace that may not pass unanswered. That is a new one that may be pinned

@@ -34,6 +34,9 @@
 {{- fail "deployments.enabled is false and webhook.url is empty: the API server could not reach the webhook, set webhook.url or webhook.enabled to false." }}
 {{- end }}
 {{- with .Values.policies }}
+{{- if and .enabled (eq .pods.action "Deny") (not $.Values.webhook.enabled) }}
+{{- fail "webhook.enabled is false and policies.pods.action is Deny: nobody would judge a pod that names its node or, without policies.mutating, pin one at all; set webhook.enabled to true or policies.enabled to false." }}
+{{- end }}
 {{- if and .enabled (eq .bindings.action "Deny") (not $.Values.scheduler.enabled) (not .bindings.allowedUsers) (not .bindings.allowedGroups) }}
 {{- fail "scheduler.enabled is false and policies.bindings allows nobody: no pod of a pinned namespace could be bound, name the user of the scheduler cozystack-scheduler in policies.bindings.allowedUsers." }}
 {{- end }}

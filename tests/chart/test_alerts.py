@@ -179,7 +179,8 @@ def test_what_is_not_installed_does_not_alert(chart: Chart) -> None:
     every = set(alerts(chart))
     scheduler = {"scheduler": {"enabled": False}, "policies": {"enabled": False}}
     assert every - set(alerts(chart, **scheduler)) == {"SchedulerUnavailable", "ExtenderErrors"}
-    assert every - set(alerts(chart, webhook={"enabled": False})) == {
+    webhook = {"webhook": {"enabled": False}, "policies": {"enabled": False}}
+    assert every - set(alerts(chart, **webhook)) == {
         *("WebhookUnavailable", "AdmissionErrorRate", "AdmissionLatencyP99"),
         "CertificateExpiresSoon",
     }

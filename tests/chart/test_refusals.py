@@ -47,6 +47,10 @@ Values = dict[str, Any]
             {"scheduler": {"enabled": False}},
             "no pod of a pinned namespace could be bound, name the user of the scheduler",
         ),
+        (
+            {"webhook": {"enabled": False}},
+            "webhook.enabled is false and policies.pods.action is Deny",
+        ),
         ({"terminationGracePeriodSeconds": 20}, "the server may take 30 seconds to drain"),
     ],
 )

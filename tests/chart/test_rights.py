@@ -13,7 +13,7 @@ Values = dict[str, Any]
 VARIANTS: list[Values] = [
     {},
     {"certManager": {"enabled": True}},
-    {"webhook": {"enabled": False}},
+    {"webhook": {"enabled": False}, "policies": {"enabled": False}},
     {"rbac": {"readableByAuthenticated": False, "aggregateClusterRoles": False}},
 ]
 

@@ -323,4 +323,8 @@ NEW_NAMESPACES: Final[dict[str, Any]] = {
         "annotations": {names.INHERITED_FROM: "gone", names.INHERITED_CLASS: EAST}
     },
     "a child of a false owner": {"ownerReferences": forged_owner},
+    "a child without a name yet that claims one nobody guards": {
+        "generateName": lambda tenant: f"{tenant.namespace}-",
+        "labels": {"kubernetes.io/metadata.name": "kube-system"},
+    },
 }

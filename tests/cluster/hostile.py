@@ -180,7 +180,8 @@ class HostileTenant:
         self.api.create(self.pod_path(name, "binding") + query, body)
 
     def create_namespace(self, name: str, **metadata: Any) -> Json:
-        created = self.api.create("/api/v1/namespaces", {"metadata": {"name": name, **metadata}})
+        named = {} if "generateName" in metadata else {"name": name}
+        created = self.api.create("/api/v1/namespaces", {"metadata": {**named, **metadata}})
         self.tenants.adopt(created["metadata"]["name"])
         return created
 

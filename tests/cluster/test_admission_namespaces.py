@@ -116,7 +116,8 @@ def test_a_generated_name_is_no_way_out(api: Api, tenants: Tenants, parent: str,
         body = {"metadata": {"generateName": f"{root}-"}}
     born = api.create(NAMESPACES, body)
     name = tenants.adopt(born["metadata"]["name"])
-    tenants.settle({name: WEST}, seconds=3)
+    assert stamped(born)[:2] == (WEST, "true")
+    tenants.settle({name: WEST})
 
 
 def test_a_dry_run_shows_the_stamp_and_stores_nothing(

@@ -315,3 +315,31 @@ def test_children_that_are_deleted_meanwhile_cause_no_errors(
     tenants.ask(root, WEST)
     tenants.settle({last: WEST})
     assert errors() == before
+
+
+# --- beside others, and without room --------------------------------------------------------------
+
+
+def test_what_another_operator_has_put_on_a_namespace_stays(tenants: Tenants) -> None:
+    """The default finalizer of Kopf, with which other operators guard their own work."""
+    root = tenants.create()
+    child = tenants.create(below=root)
+    path, guard = namespace_path(child), ["kopf.zalando.org/KopfFinalizerMarker"]
+    tenants.api.merge_patch(path, {"metadata": {"finalizers": guard}})
+    for wanted in (WEST, EAST, None):
+        tenants.ask(root, wanted)
+        tenants.settle({child: wanted})
+        assert tenants.get(child)["metadata"]["finalizers"] == guard
+
+
+def test_a_namespace_full_of_annotations_is_protected_all_the_same(tenants: Tenants) -> None:
+    root = tenants.create()
+    child = tenants.create(below=root)
+    path = namespace_path(child)
+    room = 256 * 1024 - sum(len(k) + len(v) for k, v in annotations(tenants.get(child)).items())
+    tenants.api.merge_patch(path, {"metadata": {"annotations": {"x": "x" * (room - 1)}}})
+    tenants.ask(root, WEST)
+    tenants.settle({root: WEST, child: WEST})
+    tenants.wait_event(child, Reason.ANNOTATIONS_REFUSED)
+    tenants.api.merge_patch(path, {"metadata": {"annotations": {"x": None}}})
+    eventually("its origin is told", lambda: tenants.origin_of(child) == root)

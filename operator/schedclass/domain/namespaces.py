@@ -87,7 +87,8 @@ def parse_namespace(obj: Mapping[str, Any], *, keep_labels: bool = False) -> Nam
 
     Args:
         obj: the JSON object; missing and null maps count as empty, values of a wrong type as
-            absent, because a review can carry any body.
+            absent, because a review can carry any body. A name yet to be generated is its beginning
+            and a `?`: that says below whom the namespace will be, and no other is called so.
         keep_labels: keep all labels, as affinity terms with a namespaceSelector need them. Others
             are spared the memory and the news of every change.
 
@@ -98,7 +99,7 @@ def parse_namespace(obj: Mapping[str, Any], *, keep_labels: bool = False) -> Nam
     labels = mapping_or_empty(metadata.get("labels"))
     annotations = mapping_or_empty(metadata.get("annotations"))
     return Namespace(
-        name=_text(metadata.get("name")) or "",
+        name=_text(metadata.get("name")) or _to_be_generated(metadata),
         uid=_text(metadata.get("uid")) or "",
         label=_text(labels.get(names.CLASS_KEY)),
         enforced=labels.get(names.ENFORCED) == "true",
@@ -111,6 +112,11 @@ def parse_namespace(obj: Mapping[str, Any], *, keep_labels: bool = False) -> Nam
         resource_version=_text(metadata.get("resourceVersion")) or "",
         labels={str(key): str(value) for key, value in labels.items()} if keep_labels else {},
     )
+
+
+def _to_be_generated(metadata: Mapping[str, Any]) -> str:
+    beginning = _text(metadata.get("generateName"))
+    return f"{beginning}?" if beginning else ""
 
 
 def _text(value: object) -> str | None:
