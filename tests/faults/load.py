@@ -18,6 +18,9 @@ from tests.cluster.objects import Json, annotations, pod, pods_path
 BY_ADMISSION = ("denied the request", "denied request", "failed calling webhook")
 """What the API server says when admission refused: a webhook, a policy, or a webhook's silence."""
 
+IN_FLIGHT = 30
+"""How many pods are being created, or tried again, at a time."""
+
 TRIED_SECONDS = 300
 """How long one pod is tried again; whoever creates pods does so for ever, as a ReplicaSet."""
 
@@ -43,6 +46,7 @@ class Load:
         self._pause = 1 / per_second
         self._stop = threading.Event()
         self._abandoned = threading.Event()
+        self._free = threading.Semaphore(IN_FLIGHT)
         self._clock = threading.Thread(target=self._run, name="load")
 
     def __enter__(self) -> Self:
@@ -70,18 +74,25 @@ class Load:
         return list(self._api.get(pods_path(namespace))["items"])
 
     def _run(self) -> None:
-        with ThreadPoolExecutor(100) as pool:
+        with ThreadPoolExecutor(IN_FLIGHT) as pool:
             due = time.monotonic()
             futures = []
             for number, namespace in enumerate(itertools.cycle(self._namespaces)):
                 if self._stop.wait(max(0.0, due - time.monotonic())):
                     break
+                self._free.acquire()  # a slow server slows the load down, or it would drown
                 futures.append(pool.submit(self._create, namespace, f"p{number}"))
                 due = max(due + self._pause, time.monotonic() - 1)  # no burst after a pause
         for future in futures:
             future.result()
 
     def _create(self, namespace: str, name: str) -> None:
+        try:
+            self._create_in_time(namespace, name)
+        finally:
+            self._free.release()
+
+    def _create_in_time(self, namespace: str, name: str) -> None:
         deadline = time.monotonic() + TRIED_SECONDS
         pause = 0.2
         while time.monotonic() < deadline:

@@ -79,8 +79,8 @@ class ClassController:
             self._metrics.forget_class(name)
             return
         cls = await self._protect(cls, in_use=self._bindings.is_used(name))
-        if cls.deleting and names.IN_USE_FINALIZER not in cls.finalizers:
-            return
+        if name not in self._state.classes:
+            return  # it went with our finalizer; where another one holds it, its status goes on
         if (pause := self._pause(name, STATUS_SECONDS)) > 0:
             self.queue.add_after(name, pause)
             return

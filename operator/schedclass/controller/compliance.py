@@ -127,6 +127,7 @@ class ComplianceController:
         state.nodes.on_change(self._node_changed)
         for store in (self._pods, self._others):
             store.on_change(self._pod_changed)
+        self._pods.on_change(self._made_anew)
 
     # What is asked
 
@@ -295,6 +296,15 @@ class ComplianceController:
         if new is not None:
             self._index.put_pod(new)
         self._wake.set()
+
+    def _made_anew(self, key: str, _: ObservedPod | None, new: ObservedPod | None) -> None:
+        """Two pods never have one name: the unpinned one that is known under it is gone.
+
+        Its deletion is told by no watch, and the next sweep may be minutes away.
+        """
+        former = self._others.get(key)
+        if new is not None and former is not None and former.pod.uid != new.pod.uid:
+            self._others.remove(key)
 
     # Events
 

@@ -3,14 +3,15 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 from schedclass.controller.bindings import Bindings
 from schedclass.controller.workqueue import WorkQueue
 from schedclass.domain import names
-from schedclass.domain.findings import Finding, Reason
+from schedclass.domain.findings import Finding, Reason, Severity
 from schedclass.domain.inheritance import (
     Effective,
     NamespaceKeys,
@@ -22,8 +23,9 @@ from schedclass.domain.inheritance import (
 )
 from schedclass.domain.namespaces import Namespace
 from schedclass.kube.client import KubeClient
+from schedclass.kube.errors import ApiError, NotFound
 from schedclass.kube.events import EventRecorder, ObjectRef
-from schedclass.kube.state import NAMESPACES_PATH, ClusterState
+from schedclass.kube.state import CLASSES_PATH, NAMESPACES_PATH, ClusterState
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +33,14 @@ FIRST_HOLD = 1.0
 LONGEST_HOLD = 300.0
 FORGET_AFTER = 900.0
 PRIMED_AT_ONCE = 500
+ABSENCE_SECONDS = 1.0
+
+ANNOTATIONS_REFUSED = Finding(
+    Reason.ANNOTATIONS_REFUSED,
+    "the API server refuses the annotations that say where the scheduling class comes from, as it "
+    "does where all annotations together exceed 256 KiB; take some off the namespace",
+    Severity.ERROR,
+)
 
 
 @dataclass
@@ -72,6 +82,7 @@ class InheritanceController:
         self._clock = clock
         self._contests: dict[str, _Contest] = {}
         self._told: dict[str, tuple[Finding, ...]] = {}
+        self._absent_at: dict[str, float] = {}
         self.bindings = Bindings()
         self.queue = WorkQueue(self._root_of)
         state.on_affected = self.queue.add_all
@@ -107,7 +118,7 @@ class InheritanceController:
         self._tell(ns, effective)
         if ns.deleting or name in self._state.tree.excluded:
             return
-        exists = self._state.class_exists(effective.class_name)
+        exists = await self._class_exists(ns, effective.class_name)
         desired = desired_keys(ns, effective, class_exists=exists)
         self._drop_contest_over_another_class(name, desired)
         changes = merge_patch(NamespaceKeys.of(ns), desired)
@@ -117,6 +128,31 @@ class InheritanceController:
             self.queue.add_after(name, pause)
             return
         await self._write(ns, effective, desired, changes)
+
+    async def _class_exists(self, ns: Namespace, name: str | None) -> bool | None:
+        """Whether a class exists; None when that is not known.
+
+        Classes and namespaces come by different watches, so a class that the webhook has seen may
+        not be known here yet. Protection is taken off only where the API server itself says that
+        the class is absent; once a second, however many namespaces ask.
+        """
+        exists = self._state.class_exists(name)
+        if name is None or exists is not False or not ns.enforced:
+            return exists
+        if self._clock() - self._absent_at.get(name, -ABSENCE_SECONDS) < ABSENCE_SECONDS:
+            return False
+        selector = {"fieldSelector": f"metadata.name={name}"}
+        try:
+            found = (await self._client.get(CLASSES_PATH, params=selector)).get("items") or []
+        except NotFound:
+            found = []  # not even the kind is served
+        if found:
+            self._state.classes.apply("MODIFIED", found[0])
+            return True
+        if len(self._absent_at) > 1024:
+            self._absent_at.clear()
+        self._absent_at[name] = self._clock()
+        return False
 
     def _root_of(self, name: str) -> str:
         ns = self._state.tree.get(name)
@@ -174,15 +210,18 @@ class InheritanceController:
         desired: NamespaceKeys,
         changes: dict[str, Any],
     ) -> None:
-        path = f"{NAMESPACES_PATH}/{ns.name}"
         contest = self._contests.get(ns.name)
         if contest is not None and contest.desired == desired and contest.times > 0:
             # Said in the same words each time, so that it stays one Event.
+            path = f"{NAMESPACES_PATH}/{ns.name}"
             contest.finding = contest.finding or contested(await self._client.get(path))
             self._recorder.emit(_reference(ns), contest.finding)
-        body = {"metadata": {**changes, "resourceVersion": ns.resource_version}}
-        answer = await self._client.merge_patch(path, body)
-        self._state.namespaces.apply("MODIFIED", answer)
+        try:
+            await self._patch(ns, changes)
+        except ApiError as error:
+            if error.status == HTTPStatus.UNPROCESSABLE_ENTITY and "annotations" in changes:
+                await self._protect_at_least(ns, changes)
+            raise
         logger.info(
             "namespace %s: %s",
             ns.name,
@@ -193,6 +232,17 @@ class InheritanceController:
         self._note_contest(ns, desired)
         if desired.inherited_from is not None and ns.inherited_from != desired.inherited_from:
             self._recorder.emit(_reference(ns), inherited_finding(effective))
+
+    async def _patch(self, ns: Namespace, changes: Mapping[str, Any]) -> None:
+        body = {"metadata": {**changes, "resourceVersion": ns.resource_version}}
+        answer = await self._client.merge_patch(f"{NAMESPACES_PATH}/{ns.name}", body)
+        self._state.namespaces.apply("MODIFIED", answer)
+
+    async def _protect_at_least(self, ns: Namespace, changes: Mapping[str, Any]) -> None:
+        """The labels alone: a namespace full of annotations must not stay without its policies."""
+        self._recorder.emit(_reference(ns), ANNOTATIONS_REFUSED)
+        if "labels" in changes:
+            await self._patch(ns, {"labels": changes["labels"]})
 
     def _note_contest(self, ns: Namespace, desired: NamespaceKeys) -> None:
         contest = self._contests.get(ns.name)

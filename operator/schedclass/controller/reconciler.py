@@ -14,6 +14,7 @@ logger = logging.getLogger(__name__)
 
 FIRST_DELAY = 0.5
 LONGEST_DELAY = 60.0
+LONGEST_AFTER_CONFLICT = 2.0
 
 
 class Reconciler:
@@ -69,10 +70,11 @@ class Reconciler:
                 logger.warning("%s of %s waits for its API: %s", self.name, key, error)
                 self._retry(key)
         except Conflict:
-            # Our copy is older than the object: the watch is about to deliver the newer one.
-            self._retry(key)
+            # Our copy is older than the object: the watch is about to deliver the newer one. Who
+            # writes all the time must not win by that.
+            self._retry(key, longest=LONGEST_AFTER_CONFLICT)
         except TooManyRequests as error:
-            pause = error.retry_after or 1.0
+            pause = min(error.retry_after or 1.0, LONGEST_DELAY)
             self._paused_until = max(self._paused_until, time.monotonic() + pause)
             self._retry(key)
         except (ApiError, Unreachable) as error:
@@ -87,8 +89,8 @@ class Reconciler:
         else:
             self._failures.pop(key, None)
 
-    def _retry(self, key: str) -> None:
+    def _retry(self, key: str, *, longest: float = LONGEST_DELAY) -> None:
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        delay = min(FIRST_DELAY * 2**failures, LONGEST_DELAY)
+        delay = min(FIRST_DELAY * 2**failures, longest)
         self.queue.add_after(key, delay * random.uniform(0.8, 1.2))  # noqa: S311

@@ -54,6 +54,7 @@ class Reason(StrEnum):
     PARENT_MISSING = "ParentMissing"
     NAMESPACE_EXCLUDED = "NamespaceExcluded"
     LABEL_CONTESTED = "LabelContested"
+    ANNOTATIONS_REFUSED = "AnnotationsRefused"
     INVALID_REQUEST = "InvalidRequest"
 
     # Admission
