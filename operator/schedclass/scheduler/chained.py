@@ -7,12 +7,13 @@ nodes from its own cache to those that want them, and answers for all.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import aiohttp
 import orjson
 
+from schedclass.domain.rawjson import mapping, mappings
 from schedclass.settings import ExtraExtender
 
 logger = logging.getLogger(__name__)
@@ -22,6 +23,8 @@ WholeNode = Callable[[str], Json | None]
 """The raw Node of a name, None if it is not known."""
 
 MAX_ANSWER_BYTES: Final = 256 << 20
+MAX_SCORE: Final = 1_000_000
+"""kube-scheduler asks for 0 to 10; a sum of what is beyond all bounds could not be written down."""
 
 
 class ChainedError(Exception):
@@ -72,7 +75,7 @@ class ChainedExtenders:
                 continue
             try:
                 answer = await self._ask(extender, extender.prioritize_verb, pod, names)
-                scores = _scores(answer)
+                scores = _scores(extender, answer)
             except ChainedError as error:
                 logger.warning("%s", error)
                 continue
@@ -112,52 +115,85 @@ class ChainedExtenders:
             ):
                 if answer.status != 200:
                     raise ChainedError(f"extender {url} answered {answer.status}")
-                return orjson.loads(await answer.content.read(MAX_ANSWER_BYTES))
+                return orjson.loads(await _whole(answer))
         except (aiohttp.ClientError, OSError, orjson.JSONDecodeError) as error:
             cause = "no answer in time" if isinstance(error, TimeoutError) else error
             raise ChainedError(f"extender {url}: {cause}") from error
 
 
+async def _whole(answer: aiohttp.ClientResponse) -> bytearray:
+    """The body to its end: one read gives no more than has arrived by then."""
+    body = bytearray()
+    async for piece in answer.content.iter_any():
+        body += piece
+        if len(body) > MAX_ANSWER_BYTES:
+            limit = f"{MAX_ANSWER_BYTES} bytes"
+            raise ChainedError(f"extender {answer.url} answered with more than {limit}")
+    return body
+
+
 def _verdict(extender: ExtraExtender, answer: object) -> tuple[set[str], dict[str, str]]:
     """Names that are left and reasons, from an `ExtenderFilterResult` of either kind.
 
-    Field names in any case, as Go reads them.
+    Field names in any case, as Go reads them; null reads as empty.
     """
-    fields = _fields(extender, answer)
-    if fields.get("error"):
-        raise ChainedError(f"extender {extender.url_prefix}: {fields['error']}")
-    if extender.node_cache_capable:
-        left = set(_texts(fields.get("nodenames")))
-    else:
-        items = (fields.get("nodes") or {}).get("items") or ()
-        try:
-            left = {str(item["metadata"]["name"]) for item in items}
-        except (TypeError, KeyError):
-            raise ChainedError(f"extender {extender.url_prefix}: a node has no name") from None
-    reasons: dict[str, str] = {}
-    for key in ("failednodes", "failedandunresolvablenodes"):
-        reasons.update({str(k): str(v) for k, v in (fields.get(key) or {}).items()})
-    return left, reasons
+    try:
+        fields = _fields(answer)
+        error = _text(fields.get("error"), "error")
+        if error:
+            raise ChainedError(f"extender {extender.url_prefix}: {error}")
+        if extender.node_cache_capable:
+            left = _texts(fields.get("nodenames"), "nodeNames")
+        else:
+            nodes = mapping(fields.get("nodes"), "nodes")
+            left = [_name(node) for node in mappings(nodes.get("items"), "nodes.items")]
+        reasons = _reasons(fields, "failedNodes")
+        reasons.update(_reasons(fields, "failedAndUnresolvableNodes"))
+    except ValueError as wrong:
+        raise ChainedError(f"extender {extender.url_prefix}: {wrong}") from None
+    return set(left), reasons
 
 
-def _fields(extender: ExtraExtender, answer: object) -> dict[str, Any]:
+def _scores(extender: ExtraExtender, answer: object) -> list[tuple[str, int]]:
+    try:
+        return [_score(item) for item in mappings(answer, "scores")]
+    except ValueError as wrong:
+        raise ChainedError(f"extender {extender.url_prefix}: {wrong}") from None
+
+
+def _score(item: Json) -> tuple[str, int]:
+    fields = _fields(item)
+    score = fields.get("score") or 0
+    if not isinstance(score, int) or isinstance(score, bool) or abs(score) > MAX_SCORE:
+        raise ValueError(f"score: must be a whole number of at most {MAX_SCORE}")
+    return _text(fields.get("host"), "host"), score
+
+
+def _fields(answer: object) -> dict[str, Any]:
     if not isinstance(answer, dict):
-        raise ChainedError(f"extender {extender.url_prefix}: the answer is not a JSON object")
-    return {str(key).lower(): value for key, value in answer.items()}
+        raise ValueError("the answer is not a JSON object")  # noqa: TRY004 - input, not code
+    return {key.lower(): value for key, value in answer.items()}
 
 
-def _texts(value: object) -> Iterable[str]:
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+def _reasons(fields: Json, path: str) -> dict[str, str]:
+    reasons = mapping(fields.get(path.lower()), path)
+    return {node: _text(why, f"{path}.{node}") for node, why in reasons.items()}
 
 
-def _scores(answer: object) -> list[tuple[str, int]]:
-    items = answer if isinstance(answer, list) else []
-    found = []
-    for item in items:
-        if not isinstance(item, dict):
-            raise ChainedError("a score is not a JSON object")
-        fields = {str(key).lower(): value for key, value in item.items()}
-        host, score = fields.get("host"), fields.get("score")
-        if isinstance(host, str) and isinstance(score, int):
-            found.append((host, score))
-    return found
+def _name(node: Json) -> str:
+    name = _text(mapping(node.get("metadata"), "nodes.items.metadata").get("name"), "name")
+    if not name:
+        raise ValueError("a node has no name")
+    return name
+
+
+def _texts(value: object, path: str) -> list[str]:
+    if not isinstance(value, list | None):
+        raise ValueError(f"{path}: must be a list")  # noqa: TRY004 - input, not code
+    return [_text(item, path) for item in value or ()]
+
+
+def _text(value: object, path: str) -> str:
+    if not isinstance(value, str | None):
+        raise ValueError(f"{path}: must be a string")  # noqa: TRY004 - input, not code
+    return value or ""

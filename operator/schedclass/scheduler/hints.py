@@ -174,10 +174,12 @@ class Hints:
         """Whether kube-scheduler has not asked about a pod yet."""
         return uid not in self._asked
 
-    def preempts(self, uid: str) -> None:
-        """kube-scheduler looks for victims: the node it may name then is no hint, even if ours."""
-        self._preempting.add(uid)
-        self.drop(uid)
+    def preempts(self, pod: Pod) -> None:
+        """kube-scheduler has found victims: the node it names then is no hint, even if ours."""
+        # Of a pod that is gone nobody would tell when it may be forgotten.
+        if self._state.pod(pod.namespace, pod.name, pod.uid) is not None:
+            self._preempting.add(pod.uid)
+        self.drop(pod.uid)
 
     def next(self, limit: int, lag: float) -> list[Pod]:
         """The pods to be hinted next, in the order in which kube-scheduler takes them.

@@ -40,7 +40,7 @@ class Extender:
         chained: ChainedExtenders,
         observe: Observe = lambda _verb, _result: None,
         on_asked: Asked = lambda _pod, _names: None,
-        on_preempt: Callable[[str], None] = lambda _uid: None,
+        on_preempt: Callable[[Pod], None] = lambda _pod: None,
     ) -> None:
         """All parts work on the same state.
 
@@ -54,7 +54,7 @@ class Extender:
             chained: further extenders.
             observe: counts answers.
             on_asked: called when a pod is tried, may choose its node.
-            on_preempt: called with the uid of a pod for which victims are looked for.
+            on_preempt: called with a pod for which victims are found.
         """
         self._state = state
         self._decisions = decisions
@@ -225,12 +225,13 @@ class Extender:
             self._observe("preempt", "unready")
             return protocol.preempt_answer({})
         pod = _readable(lambda: self._state.current(request.pod))
-        self._on_preempt(pod.uid)
         kept = {
             name: victims
             for name, victims in request.victims.items()
             if victims.uids and self._open_without(pod, name, victims)
         }
+        if kept:  # else kube-scheduler names no node, and what the pod has named stays
+            self._on_preempt(pod)
         self._observe("preempt", "kept" if kept else "refused")
         return protocol.preempt_answer(kept)
 

@@ -39,21 +39,28 @@ def kind_of(pod: Pod) -> Hashable:
         frozenset(pod.labels.items()),
         pod.own.key,
         pod.tolerance,
+        # What a preemption promised shuts nodes for pods of no higher priority, but for its own.
+        pod.priority,
+        "" if pod.hinted else pod.nominated_node,
     )
 
 
 @dataclass(slots=True, eq=False)
 class _Group:
-    """Pods of one kind, refused on the same nodes."""
+    """Pods of one kind, refused on the same nodes; by uid."""
 
-    sample: Pod
     names: tuple[str, ...]
     class_key: Hashable
     version: int = -1
-    members: set[str] = field(default_factory=set)
+    members: dict[str, Pod] = field(default_factory=dict)
     ripe: bool = False
     nudges: int = 0
     nudge_at: float = 0.0
+
+    @property
+    def sample(self) -> Pod:
+        """One that still waits: one that was bound meanwhile would be judged as beside itself."""
+        return next(iter(self.members.values()))
 
 
 class RefusedPods:
@@ -103,10 +110,10 @@ class RefusedPods:
         key = (kind_of(pod), self._class_of(pod), kept)
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = _Group(pod, kept, self._class_of(pod))
+            group = self._groups[key] = _Group(kept, self._class_of(pod))
         # The same question for all of the group, and it was answered just now.
         group.version, group.ripe, group.nudges = self._version(), False, 0
-        group.members.add(pod.uid)
+        group.members[pod.uid] = pod
         self._key_of[pod.uid] = key
         if not self._known(pod):
             self._unseen[pod.uid] = pod, self._clock()
@@ -119,7 +126,7 @@ class RefusedPods:
         if key is None:
             return
         group = self._groups[key]
-        group.members.discard(uid)
+        group.members.pop(uid, None)
         if not group.members:
             del self._groups[key]
 
@@ -136,7 +143,8 @@ class RefusedPods:
         self._drop_gone()
         for group in list(self._groups.values()):
             version = self._version()
-            if group.version == version:
+            # The last of a group may have gone in a pause.
+            if group.version == version or not group.members:
                 continue
             group.version = version
             pod = group.sample

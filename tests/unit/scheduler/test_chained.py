@@ -9,6 +9,7 @@ import orjson
 import pytest
 from aiohttp import web
 
+from schedclass.scheduler import chained as module
 from schedclass.scheduler.chained import ChainedExtenders
 from schedclass.settings import ExtraExtender
 from tests.unit.scheduler.test_service import Asked
@@ -26,15 +27,31 @@ class Linstor:
         self.scores: Any = [{"host": "n1", "score": 3}]
         self.status = 200
         self.hang = False
+        self.pieces = 1
+        self.ends_early = False
         self.sent: list[dict[str, Any]] = []
 
-    async def handle(self, request: web.Request) -> web.Response:
+    async def handle(self, request: web.Request) -> web.StreamResponse:
         self.sent.append(orjson.loads(await request.read()))
         if self.hang:
             await asyncio.sleep(60)
         answer = self.filter if request.path == "/filter" else self.scores
         body = answer if isinstance(answer, bytes) else orjson.dumps(answer)
+        if self.pieces > 1 or self.ends_early:
+            return await self._in_pieces(request, body)
         return web.Response(body=body, status=self.status, content_type="application/json")
+
+    async def _in_pieces(self, request: web.Request, body: bytes) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": str(len(body))})
+        await response.prepare(request)
+        size = len(body) // self.pieces + 1
+        for start in range(0, len(body), size):
+            await response.write(body[start : start + size])
+            await asyncio.sleep(0.01)
+            if self.ends_early and request.transport is not None:
+                request.transport.close()
+                break
+        return response
 
 
 @asynccontextmanager
@@ -104,6 +121,41 @@ async def test_a_name_it_makes_up_is_no_node() -> None:
         assert (await asked.filter(raw_pod("one"), "n1", "n2"))["NodeNames"] == ["n1"]
 
 
+@pytest.mark.parametrize("pieces", [1, 3])
+async def test_a_large_answer_is_read_to_its_end(pieces: int) -> None:
+    async with chained(httpTimeout="5s") as (asked, linstor):
+        padding = {"metadata": {"name": "made-up", "annotations": {"pad": "x" * (2 << 20)}}}
+        linstor.filter = {"Nodes": {"items": [padding, NODES["n1"]]}, "FailedNodes": {}}
+        linstor.pieces = pieces
+        assert (await asked.filter(raw_pod("one"), "n1", "n2"))["NodeNames"] == ["n1"]
+
+
+@pytest.mark.parametrize("capable", [True, False], ids=["names", "nodes"])
+async def test_an_answer_in_pieces_is_read_to_its_end(capable: bool) -> None:
+    async with chained(nodeCacheCapable=capable) as (asked, linstor):
+        linstor.filter = {"NodeNames": ["n1"]} if capable else PASS_N1
+        linstor.pieces = 2
+        assert (await asked.filter(raw_pod("one"), "n1", "n2"))["NodeNames"] == ["n1"]
+        assert await asked.scores(raw_pod("one"), "n1", "n2") == {"n1": 15, "n2": 0}
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+@pytest.mark.parametrize("ignorable", [True, False])
+async def test_an_answer_beyond_all_bounds_is_none(
+    pieces: int, ignorable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = len(orjson.dumps(PASS_N1))
+    async with chained(ignorable=ignorable) as (asked, linstor):
+        linstor.pieces = pieces
+        monkeypatch.setattr(module, "MAX_ANSWER_BYTES", size)
+        assert (await asked.filter(raw_pod("one"), "n1", "n2"))["NodeNames"] == ["n1"]
+        monkeypatch.setattr(module, "MAX_ANSWER_BYTES", size - 1)
+        answer = await asked.filter(raw_pod("one"), "n1", "n2")
+        assert answer["NodeNames"] == (["n1", "n2"] if ignorable else [])
+        if not ignorable:
+            assert answer["Error"].endswith(f"/filter answered with more than {size - 1} bytes")
+
+
 FAULTS = [
     {"status": 500},
     {"filter": b"{"},
@@ -111,6 +163,7 @@ FAULTS = [
     {"filter": {"Nodes": {"items": [{}]}}},
     {"filter": {"Error": "out of order"}},
     {"hang": True},
+    {"pieces": 2, "ends_early": True},
 ]
 
 
@@ -130,7 +183,74 @@ async def test_an_ignorable_one_is_ignored_then(fault: dict[str, Any]) -> None:
         assert (await asked.filter(raw_pod("one"), "n1", "n2"))["NodeNames"] == ["n1", "n2"]
 
 
-async def test_scores_that_do_not_come_count_nothing() -> None:
+WRONG = [
+    (False, b"null", "not a JSON object"),
+    (False, b'"n1"', "not a JSON object"),
+    (False, {"Error": 5}, "error: must be a string"),
+    (False, {"Error": {"reason": "x"}}, "error: must be a string"),
+    (False, {"Nodes": [{"metadata": {"name": "n1"}}]}, "nodes: must be an object"),
+    (False, {"Nodes": "n1"}, "nodes: must be an object"),
+    (False, {"Nodes": {"items": {"n1": {}}}}, "nodes.items: must be a list"),
+    (False, {"Nodes": {"items": ["n1"]}}, "nodes.items: must be an object"),
+    (False, {"Nodes": {"items": [None]}}, "a node has no name"),
+    (False, {"Nodes": {"items": [{"metadata": "n1"}]}}, "metadata: must be an object"),
+    (False, {"Nodes": {"items": [{"metadata": {"name": ""}}]}}, "a node has no name"),
+    (False, {"Nodes": {"items": [{"metadata": {"name": 1}}]}}, "name: must be a string"),
+    (True, {"NodeNames": {"n1": True}}, "nodeNames: must be a list"),
+    (True, {"NodeNames": "n1"}, "nodeNames: must be a list"),
+    (True, {"NodeNames": ["n1", 2]}, "nodeNames: must be a string"),
+    (True, {"NodeNames": ["n1"], "FailedNodes": ["n2"]}, "failedNodes: must be an object"),
+    (True, {"NodeNames": ["n1"], "FailedNodes": "n2"}, "failedNodes: must be an object"),
+    (True, {"NodeNames": ["n1"], "FailedNodes": {"n2": ["full"]}}, "failedNodes.n2: must be a"),
+    (
+        True,
+        {"NodeNames": ["n1"], "FailedAndUnresolvableNodes": ["n2"]},
+        "failedAndUnresolvableNodes: must be an object",
+    ),
+]
+
+
+@pytest.mark.parametrize(("capable", "wrong", "why"), WRONG)
+@pytest.mark.parametrize("ignorable", [True, False])
+async def test_an_answer_of_the_wrong_shape_is_none(
+    capable: bool, wrong: Any, why: str, ignorable: bool
+) -> None:
+    async with chained(nodeCacheCapable=capable, ignorable=ignorable) as (asked, linstor):
+        linstor.filter = wrong
+        answer = await asked.filter(raw_pod("one"), "n1", "n2")
+        assert answer["NodeNames"] == (["n1", "n2"] if ignorable else [])
+        if not ignorable:
+            assert answer["Error"].startswith("extender http://127.0.0.1")
+            assert why in answer["Error"]
+
+
+@pytest.mark.parametrize("capable", [True, False], ids=["names", "nodes"])
+async def test_null_reads_as_empty(capable: bool) -> None:
+    async with chained(nodeCacheCapable=capable) as (asked, linstor):
+        fields = ("Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error")
+        linstor.filter = dict.fromkeys(fields)
+        answer = await asked.filter(raw_pod("one"), "n1", "n2")
+        assert (answer["NodeNames"], answer["Error"]) == ([], "")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        b"{",
+        [1],
+        {"n1": 3},
+        "n1",
+        [{"host": "n1", "score": 3}, {"host": 2, "score": 3}],
+        [{"host": "n1", "score": "3"}],
+        [{"host": "n1", "score": 2.5}],
+        [{"host": "n1", "score": True}],
+        [{"host": "n1", "score": 2**63}],
+    ],
+)
+async def test_scores_that_do_not_come_count_nothing(
+    wrong: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     async with chained() as (asked, linstor):
-        linstor.scores = [1]
+        linstor.scores = wrong
         assert await asked.scores(raw_pod("one"), "n1", "n2") == {"n1": 0, "n2": 0}
+        assert "extender http://127.0.0.1" in caplog.text

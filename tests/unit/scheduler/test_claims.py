@@ -37,6 +37,13 @@ def sent_to(node: str | None) -> Any:
     return json_answer({"metadata": {"name": "data", "annotations": annotations}})
 
 
+def gated(raw: Json) -> Json:
+    raw["spec"]["schedulingGates"] = [{"name": "quota"}]
+    condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+    raw["status"] = {"conditions": [condition]}
+    return raw
+
+
 class Scene:
     def __init__(self, api: StubApi, client: Any, **spec: Any) -> None:
         self.api = api
@@ -141,5 +148,59 @@ async def test_a_promise_that_has_grown_old_is_looked_up() -> None:
         promises.make(s.world.pod("first"), "n1")
         await eventually(lambda: not promises.pods)
         promises._seconds = 60
+        assert await s.filter("second") == ["n2"]
+        assert s.asked == 1
+
+
+async def test_a_gated_pod_keeps_nobody_out_until_its_gates_are_gone() -> None:
+    """Its claim may say where another pod was sent that used it before."""
+    async with scene() as s:
+        s.api.script("GET", claim_path("data"), sent_to("n1"))
+        s.world.watch(gated(pod("first", claim("data"))), "ADDED")
+        s.world.watch(pod("second"), "ADDED")
+        assert await s.filter("second") == ["n1", "n2"]
+        s.active = False
+        assert await s.filter("second") == ["n1", "n2"]
+        assert s.asked == 0
+        s.world.watch(pod("first", claim("data"), version=2))
+        assert await s.filter("second") == ["n2"]
+
+
+async def test_a_gated_pod_that_cannot_be_read_about_stops_nobody() -> None:
+    async with scene() as s:
+        s.api.script("GET", claim_path("data"), failure(503, "ServiceUnavailable", "later"))
+        s.world.watch(gated(pod("first", claim("data"))), "ADDED")
+        s.world.watch(pod("second"), "ADDED")
+        assert await s.filter("second") == ["n1", "n2"]
+
+
+async def test_a_promise_of_a_gated_pod_is_not_renewed() -> None:
+    async with scene() as s:
+        s.api.script("GET", claim_path("data"), sent_to("n1"))
+        s.world.watch(gated(pod("first", claim("data"))), "ADDED")
+        s.world.watch(pod("second"), "ADDED")
+        promises = s.world.state.promises
+        promises._seconds = 0.01
+        promises.make(s.world.pod("first"), "n1")
+        await eventually(lambda: not promises.pods)
+        assert await s.filter("second") == ["n1", "n2"]
+        assert s.asked == 0
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "Data", "data_1", "-data", "d" * 254, "a?b=c", "ü"])
+async def test_a_name_that_no_claim_can_have_is_no_claim(name: str) -> None:
+    async with scene() as s:
+        s.world.watch(pod("first", claim(name)), "ADDED")
+        s.world.watch(pod("second"), "ADDED")
+        assert await s.filter("second") == ["n1", "n2"]
+        assert s.asked == 0
+
+
+async def test_beside_such_a_name_the_other_claims_count() -> None:
+    async with scene() as s:
+        s.api.script("GET", claim_path("data"), sent_to("n1"))
+        scratch = {"name": "Scratch", "ephemeral": {"volumeClaimTemplate": {}}}
+        s.world.watch(pod("first", claim("a/b"), scratch, claim("data")), "ADDED")
+        s.world.watch(pod("second"), "ADDED")
         assert await s.filter("second") == ["n2"]
         assert s.asked == 1

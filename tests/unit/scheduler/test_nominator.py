@@ -19,6 +19,7 @@ from schedclass.scheduler.inflight import InFlight
 from schedclass.scheduler.judge import Judge
 from schedclass.scheduler.nominator import Nominator
 from tests.stubapi import Answer, Json, StubApi, eventually, failure, stub_api, stub_client
+from tests.unit.scheduler.test_service import Asked
 from tests.unit.scheduler.world import APART, ZONE, World, raw_node, raw_pod
 
 SIZE = {"cpu": "8", "memory": "32Gi", "pods": "110"}
@@ -309,13 +310,75 @@ async def test_what_a_preemption_names_is_never_touched() -> None:
     async with scene(nodeSelector={ZONE: "a"}) as s:
         s.create(hinted(waiting("one"), "n1", 3, tried=True, by=THEIRS))
         # Of our own hint, where kube-scheduler has chosen victims on that very node.
-        s.hints.preempts("uid-two")
-        s.create(hinted(waiting("two"), "n1", 3, tried=True))
+        s.create(hinted(waiting("two"), "n1", 2))
+        s.hints.preempts(s.world.pod("two"))
+        s.world.watch(hinted(waiting("two"), "n1", 3, tried=True))
         s.now[0] += STALE_SECONDS + 1
         s.create(waiting("other"))
         s.asked("other", "n1")
         await quiet(s)
         assert s.given() == {}
+
+
+@asynccontextmanager
+async def preempting() -> AsyncIterator[tuple[Scene, Asked, Json]]:
+    """A pod with a hint of ours for n1, that its class allows in one zone only; n2 is not there."""
+    async with scene(node("n1"), node("n2", "b"), nodeSelector={ZONE: "a"}) as s:
+        one = hinted(waiting("one", priority=10), "n1", 2)
+        s.create(one)
+        s.asked("one", "n1", "n2")
+        yield s, Asked(s.world, on_preempt=s.hints.preempts), one
+
+
+async def tried_in_vain(s: Scene, version: int = 3) -> None:
+    s.pods["one"] = hinted(waiting("one", priority=10), "n1", version, tried=True)
+    s.world.watch(s.pods["one"])
+    await quiet(s)
+
+
+async def test_a_preemption_that_was_refused_changes_nothing_about_a_hint() -> None:
+    """kube-scheduler leaves the node on the pod then, so it is on us to take it back."""
+    async with preempting() as (s, asked, one):
+        assert await asked.preempt(one, n2=["uid-low"]) == []
+        assert "uid-one" in s.hints.given
+        await tried_in_vain(s)
+        await eventually(lambda: s.results[HintResult.WITHDRAWN] == 1)
+        assert s.given() == {"one": None}
+
+
+@pytest.mark.parametrize("refused_before", [True, False])
+async def test_a_node_with_victims_is_left_to_the_pod_even_where_it_was_our_hint(
+    refused_before: bool,
+) -> None:
+    async with preempting() as (s, asked, one):
+        if refused_before:
+            assert await asked.preempt(one, n2=["uid-low"]) == []
+        assert await asked.preempt(one, n1=["uid-low"], n2=["uid-other"]) == ["n1"]
+        await tried_in_vain(s)
+        s.now[0] += STALE_SECONDS + 1
+        assert await asked.preempt(one, n2=["uid-low"]) == []
+        await tried_in_vain(s, version=4)
+        assert s.given() == {}
+        assert s.results[HintResult.WITHDRAWN] == 0
+
+
+@pytest.mark.parametrize("when", ["before", "after", "namesake", "bound"])
+async def test_of_a_pod_that_is_gone_no_preemption_is_remembered(when: str) -> None:
+    async with preempting() as (s, asked, one):
+        if when == "before":
+            s.world.watch(hinted(one, "n1", 3), "DELETED")
+        assert await asked.preempt(one, n1=["uid-low"]) == ["n1"]
+        if when == "after":
+            assert s.hints._preempting == {"uid-one"}
+            s.world.watch(hinted(one, "n1", 3), "DELETED")
+        elif when == "namesake":
+            again = waiting("one", 3)
+            again["metadata"]["uid"] = "uid-again"
+            s.world.watch(again)
+        elif when == "bound":
+            s.world.watch(raw_pod("one", "n1", version=3))
+        assert s.hints._preempting == set()
+        assert not s.hints.given
 
 
 async def test_a_hint_shuts_no_node_for_others_but_a_promise_does() -> None:

@@ -1,11 +1,13 @@
 """The verbs on a state that is known: what is answered, and what is remembered."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 import pytest
 
+from schedclass.domain.scheduling import Pod
 from schedclass.scheduler.binding import Binder
 from schedclass.scheduler.chained import ChainedExtenders
 from schedclass.scheduler.claims import ClaimedPlaces
@@ -33,7 +35,12 @@ class Asked:
     """An extender on a world, without an API server to bind at."""
 
     def __init__(
-        self, world: World, chained: ChainedExtenders | None = None, *, chosen: str | None = None
+        self,
+        world: World,
+        chained: ChainedExtenders | None = None,
+        *,
+        chosen: str | None = None,
+        on_preempt: Callable[[Pod], None] = lambda _pod: None,
     ) -> None:
         self.world = world
         self.in_flight = InFlight()
@@ -54,6 +61,7 @@ class Asked:
             claimed=ClaimedPlaces(nobody, world.state, active=lambda: True),
             chained=chained or ChainedExtenders((), lambda _: None),
             on_asked=lambda _pod, _names: chosen,
+            on_preempt=on_preempt,
         )
 
     async def filter(self, raw: dict[str, Any], *nodes: str) -> dict[str, Any]:
@@ -221,6 +229,20 @@ async def test_a_node_without_victims_is_left_out() -> None:
     assert await asked.preempt(raw_pod("one"), n1=[]) == []
 
 
+async def test_a_preemption_counts_as_one_only_where_a_node_is_named() -> None:
+    preempting: list[Pod] = []
+    world = World(*NODES, nodeSelector={ZONE: "a"})
+    asked = Asked(world, on_preempt=preempting.append)
+    assert await asked.preempt(raw_pod("one"), n2=["v2"]) == []
+    assert await asked.preempt(raw_pod("one"), n1=[]) == []
+    world.state.known.nodes.synced = False
+    assert await asked.preempt(raw_pod("one"), n1=["v1"]) == []
+    assert preempting == []
+    world.state.known.nodes.synced = True
+    assert await asked.preempt(raw_pod("one"), n1=["v1"], n2=["v2"]) == ["n1"]
+    assert [pod.uid for pod in preempting] == ["uid-one"]
+
+
 async def test_a_pod_that_no_api_server_has_is_refused_in_a_sentence() -> None:
     asked = Asked(World(*NODES, nodeSelector={ZONE: "a"}))
     with pytest.raises(MalformedRequestError, match="Pod: "):
@@ -315,3 +337,86 @@ async def test_the_domain_is_open_again_once_the_attempt_is_over(end: str) -> No
         pass
     assert asked.refused.due() == 0
     assert (await asked.filter(two, "a1"))["NodeNames"] == ["a1"]
+
+
+def wakes(asked: Asked) -> bool:
+    for _ in asked.refused.look():
+        pass
+    return asked.refused.due() is not None
+
+
+async def test_those_who_still_wait_are_asked_about_and_not_the_first_who_is_bound_by_now() -> None:
+    asked = Asked(World(*NODES, **APART))
+    world = asked.world
+    world.watch(raw_pod("x", "n1"))
+    raws = {name: raw_pod(name) for name in ("first", "second", "third")}
+    for raw in raws.values():
+        world.watch(raw, "ADDED")
+        assert (await asked.filter(raw, "n1"))["NodeNames"] == []
+    world.watch(raw_pod("x", "n1", version=2), "DELETED")
+    assert wakes(asked)
+    assert (await asked.filter(raws["first"], "n1"))["NodeNames"] == ["n1"]
+    asked.in_flight.settled("uid-first")
+    world.watch(raw_pod("first", "n1", version=2))
+    assert not wakes(asked)
+    world.watch(raw_pod("first", "n1", version=3), "DELETED")
+    assert wakes(asked)
+
+
+async def test_a_node_is_open_to_them_that_the_first_who_is_bound_would_be_refused() -> None:
+    asked = Asked(World(*NODES, **SPREAD))
+    world = asked.world
+    world.watch(raw_pod("x", "n2"))
+    raws = {name: raw_pod(name) for name in ("first", "second")}
+    for raw in raws.values():
+        world.watch(raw, "ADDED")
+        assert (await asked.filter(raw, "n2"))["NodeNames"] == []
+    assert (await asked.filter(raws["first"], "n1"))["NodeNames"] == ["n1"]
+    asked.in_flight.settled("uid-first")
+    world.watch(raw_pod("first", "n1", version=2))
+    world.watch(raw_pod("y", "n2"))
+    assert not wakes(asked)
+    world.watch(raw_pod("x", "n2", version=2), "DELETED")
+    assert wakes(asked)  # one in each zone; without the first it would be none and one
+
+
+@pytest.mark.parametrize("order", [("low", "high"), ("high", "low")])
+async def test_pods_of_another_priority_are_asked_about_by_themselves(
+    order: tuple[str, str],
+) -> None:
+    """A promise to a pod between the two shuts the node for one of them only."""
+    priorities = {"low": 0, "high": 20}
+    asked = Asked(World(*NODES, **APART))
+    world = asked.world
+    world.watch(raw_pod("x", "n1"))
+    world.watch(promised("middle", "n1", priority=10))
+    for name in order:
+        raw = promised(name, "", priority=priorities[name])
+        world.watch(raw, "ADDED")
+        assert (await asked.filter(raw, "n1"))["NodeNames"] == []
+    world.watch(raw_pod("x", "n1", version=2), "DELETED")
+    assert wakes(asked)  # the high one
+    asked.refused.tried("uid-high")
+    assert not wakes(asked)
+    world.watch(promised("middle", "", priority=10, version=2))
+    assert wakes(asked)
+
+
+@pytest.mark.parametrize("order", [("holder", "other"), ("other", "holder")])
+async def test_a_pod_with_a_promise_is_asked_about_by_itself(order: tuple[str, str]) -> None:
+    """Its own promise shuts the node for all others of its kind, and not for itself."""
+    asked = Asked(World(*NODES, **APART))
+    world = asked.world
+    world.watch(raw_pod("victim", "n1"))
+    raws = {
+        "holder": promised("holder", "n1", priority=10),
+        "other": promised("other", "", priority=10),
+    }
+    for raw in raws.values():
+        world.watch(raw, "ADDED")
+    for name in order:
+        assert (await asked.filter(raws[name], "n1"))["NodeNames"] == []
+    world.watch(raw_pod("victim", "n1", version=2), "DELETED")
+    assert wakes(asked)
+    asked.refused.tried("uid-holder")
+    assert not wakes(asked)

@@ -1,12 +1,13 @@
 """Which refused pods are worth another try, and how often kube-scheduler is told."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from schedclass.domain.scheduling import Pod
-from schedclass.scheduler.waiting import FIRST_PAUSE, LONGEST_PAUSE, RefusedPods
+from schedclass.scheduler.waiting import FIRST_PAUSE, LONGEST_PAUSE, RefusedPods, kind_of
 
 
 class Times:
@@ -18,6 +19,7 @@ class Times:
         self.class_name = "dc"
         self.open: set[str] = set()
         self.asked: list[tuple[str, tuple[str, ...]]] = []
+        self.asked_for: list[str] = []
         self.refused = RefusedPods(
             version=lambda: self.version,
             passing=self._passing,
@@ -26,6 +28,7 @@ class Times:
         )
 
     def _passing(self, pod: Pod, names: tuple[str, ...]) -> bool:
+        self.asked_for.append(pod.uid)
         self.asked.append((pod.labels.get("app", ""), names))
         return bool(self.open & set(names))
 
@@ -135,6 +138,28 @@ def test_a_chance_that_has_passed_is_not_told() -> None:
     assert times.due() is None
 
 
+def test_a_group_whose_last_pod_goes_while_others_are_asked_about_is_left_out() -> None:
+    times = Times()
+    for name in ("a", "b"):
+        times.refused.refused(pod(name, app=name), ["n1"])
+    times.change("n1")
+    for _ in times.refused.look():
+        times.refused.tried("b")
+    assert times.asked_for == ["a"]
+    assert times.due() == 0
+
+
+def test_pods_differ_in_kind_by_their_priority_and_by_what_a_preemption_promised_them() -> None:
+    plain = pod("a")
+    assert kind_of(plain) == kind_of(pod("b"))
+    assert kind_of(plain) != kind_of(replace(plain, priority=1))
+    nominated = replace(plain, nominated_node="n1")
+    assert kind_of(plain) != kind_of(nominated)
+    assert kind_of(nominated) != kind_of(replace(plain, nominated_node="n2"))
+    # A hint of ours promises nothing.
+    assert kind_of(plain) == kind_of(replace(nominated, hinted=True))
+
+
 NAMES = st.sampled_from(["n1", "n2", "n3"])
 STEPS = st.lists(
     st.tuples(st.just("refused"), st.sampled_from("abcd"), st.frozensets(NAMES, min_size=1))
@@ -165,3 +190,26 @@ def test_whoever_could_be_helped_is_told_of(
             times.change(*nodes)
     helped = any(nodes & times.open for nodes in waiting.values())
     assert (times.due() is not None) == helped
+
+
+@given(STEPS)
+def test_only_pods_that_still_wait_are_asked_about(
+    steps: Iterable[tuple[str, str, frozenset[str]]],
+) -> None:
+    """After any history of pods of one kind, each list of nodes is asked about for one of them."""
+    times = Times()
+    waiting: dict[str, frozenset[str]] = {}
+    for kind, name, nodes in steps:
+        if kind == "refused":
+            waiting[name] = nodes
+            times.refused.refused(pod(name), sorted(nodes))
+        elif kind == "tried":
+            waiting.pop(name, None)
+            times.refused.tried(name)
+        else:
+            times.change(*nodes)
+            times.asked.clear()
+            times.asked_for.clear()
+            times.due()
+            assert set(times.asked_for) <= waiting.keys()
+            assert {frozenset(asked) for _, asked in times.asked} == set(waiting.values())

@@ -7,6 +7,7 @@ from typing import Any, Final
 import orjson
 
 from schedclass.domain import names
+from schedclass.domain.label_syntax import why_not_dns_subdomain
 from schedclass.domain.rawjson import mapping_or_empty, mappings_in
 from schedclass.domain.resources import Demand, parse_demand
 
@@ -76,13 +77,16 @@ def binds_late(pod: Mapping[str, Any]) -> bool:
 
 
 def claims_of(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """Names of the PersistentVolumeClaims of a pod of our scheduler.
+    """Names of the PersistentVolumeClaims of a pod of our scheduler, none while it is gated.
 
-    That of a generic ephemeral volume is made of the names of pod and volume (KEP-1698).
+    That of a generic ephemeral volume is made of the names of pod and volume (KEP-1698). The API
+    server lets a pod name claims that cannot exist; such names are left out.
     """
     volumes = spec.get("volumes")
     if not volumes or spec.get("schedulerName") != names.SCHEDULER_NAME:
         return ()
+    if spec.get("schedulingGates"):
+        return ()  # it is never tried, so it is on its way to no node
     found = []
     for volume in mappings_in(volumes):
         claim = mapping_or_empty(volume.get("persistentVolumeClaim")).get("claimName")
@@ -90,7 +94,7 @@ def claims_of(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[str
             found.append(str(claim))
         elif volume.get("ephemeral"):
             found.append(f"{metadata.get('name')}-{volume.get('name')}")
-    return tuple(found)
+    return tuple(name for name in found if why_not_dns_subdomain(name) is None)
 
 
 def was_tried(status: Mapping[str, Any]) -> bool:
