@@ -77,7 +77,7 @@ EVENLY ?= -n 2 --dist load
 # Thousands of short ones that share nothing; some wait for a clock.
 SHARED_OUT ?= -n 3 --dist worksteal
 # Faults wait for most of their time, so they run beside the other tests on a control plane.
-TOGETHER ?= -n 4 --dist loadfile
+TOGETHER ?= -n 3 --dist loadfile
 
 CLUSTER_TESTS = tests/chart tests/cluster -p tests.rights.check
 

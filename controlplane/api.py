@@ -63,7 +63,7 @@ class Api:
         body: object = None,
         *,
         headers: Mapping[str, str] | None = None,
-        timeout: float = 30,
+        timeout: float = 60,
     ) -> dict[str, Any]:
         """Sends one request and returns the JSON object that answers it.
 

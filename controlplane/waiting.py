@@ -11,6 +11,9 @@ T = TypeVar("T")
 PATIENCE_SECONDS = 60.0
 """How long something may take that has no limit of its own: on a busy machine, everything."""
 
+HASTY_SECONDS = 2.0
+UNHURRIED_INTERVAL = 0.2
+
 
 class NotInTimeError(AssertionError):
     """What was awaited did not happen in time."""
@@ -26,12 +29,12 @@ def eventually(
         probe: The question; an AssertionError counts as "not yet", and so does a KeyError: the
             API server leaves out what nobody has written so far.
         seconds: How long to wait.
-        interval: Seconds between two questions.
+        interval: Seconds between two questions, at first.
 
     Raises:
         NotInTimeError: Time is up; with the last answer or the last such error.
     """
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
     while True:
         try:
             answer: T | AssertionError | KeyError = probe()
@@ -39,6 +42,8 @@ def eventually(
             answer = error
         if answer and not isinstance(answer, AssertionError | KeyError):
             return answer
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > seconds:
             raise NotInTimeError(f"not within {seconds:.0f} s: {what}; last answer: {answer!r}")
-        time.sleep(interval)
+        # What takes long is not hastened by questions, which cost a slow API server its time.
+        time.sleep(interval if waited < HASTY_SECONDS else max(interval, UNHURRIED_INTERVAL))
