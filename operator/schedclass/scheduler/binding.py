@@ -35,8 +35,8 @@ CONFIRM_SECONDS: Final = 3.0
 """How long a binding waits for others."""
 
 DOUBT_SECONDS: Final = 35.0
-"""How long a binding whose end is not known may still take effect: until then the pod keeps its
-place and can be bound there only. An API server gives up a write after 34 s (apiserver handlers,
+"""How long a binding whose end is not known may still take effect: only after that does a pod that
+is seen unbound lose its place. An API server gives up a write after 34 s (apiserver handlers,
 `requestTimeoutUpperBound`), and at once when it notices that the caller is gone."""
 
 
@@ -67,7 +67,7 @@ class BindResult:
 @dataclass(frozen=True, slots=True)
 class _Doubt:
     node: str
-    expiry: asyncio.TimerHandle
+    end: asyncio.Task[None]
 
 
 class Binder:
@@ -105,12 +105,23 @@ class Binder:
         self._doubts: dict[str, _Doubt] = {}
         self._unconfirmed: dict[str, Pod] = {}
         self._news = asyncio.Event()
+        self._stopping = False
         state.pods.on_change(self._pod_changed)
 
     def doubtful_node(self, uid: str) -> str | None:
         """The node to which an earlier binding of the pod may still take effect."""
         doubt = self._doubts.get(uid)
         return doubt.node if doubt is not None else None
+
+    def stop(self) -> None:
+        """Send nothing any more; what is sent already is seen through to its end.
+
+        To be called before the watches end: afterwards the next leader places pods unseen by us.
+        """
+        self._stopping = True
+        for doubt in self._doubts.values():
+            doubt.end.cancel()
+        self._tell()
 
     async def bind(self, request: BindRequest) -> BindResult:
         """Bind a pod unless a hard rule forbids it by now; never raises for what the API says."""
@@ -150,6 +161,11 @@ class Binder:
         rejection = self._decisions.why_not(pod, node)
         if rejection is None or rejection.reason not in _MENDED_BY_OTHERS:
             return False
+        return self._others_may_come(pod)
+
+    def _others_may_come(self, pod: Pod) -> bool:
+        if self._stopping:
+            return False
         return self._in_flight.may_come(lambda other: self._matters(other, pod))
 
     def _matters(self, other: Pod, pod: Pod) -> bool:
@@ -157,7 +173,7 @@ class Binder:
 
     async def _end_of(self, bindings: frozenset[str]) -> None:
         """Wait until one of them has ended. Of many that wait, each end concerns a few."""
-        while bindings <= self._unconfirmed.keys():
+        while bindings <= self._unconfirmed.keys() and not self._stopping:
             await self._news.wait()
 
     async def _another_place(self, pod: Pod) -> None:
@@ -169,7 +185,7 @@ class Binder:
             with suppress(TimeoutError):
                 async with asyncio.timeout(SETTLE_SECONDS):
                     await self._news.wait()
-            hope = self._in_flight.may_come(lambda other: self._matters(other, pod))
+            hope = self._others_may_come(pod)
 
     async def _send(self, pod: Pod, request: BindRequest, *, again: bool = False) -> BindResult:
         """Send a binding whose place is taken.
@@ -177,18 +193,20 @@ class Binder:
         A failure inside the API server is met by sending the same once more: if the first one had
         its effect after all, the answer is 409, and we look.
         """
+        if pod.uid in self._doubts:
+            self._end_later(pod, request)  # the look that is due would come too early for this one
         try:
             async with asyncio.timeout(self._post_seconds):
                 await self._client.create(_binding_path(request), _binding(request))
         except ApiError as error:
-            if error.status >= 500 and not again:
+            if error.status >= 500 and not (again or self._stopping):
                 return await self._send(pod, request, again=True)
             certain = error.status < 500 and not again
             return await self._find_out(pod, request, str(error), certain=certain)
         except (Unreachable, TimeoutError) as error:
             return await self._find_out(pod, request, str(error) or "no answer in time")
         except Exception:
-            self._doubt(pod, request.node, "a fault of our own")
+            self._doubt(pod, request, "a fault of our own")
             raise
         self._settle(pod.uid)
         return BindResult(Outcome.BOUND)
@@ -221,7 +239,7 @@ class Binder:
         return None, frozenset()
 
     def _why_not(self, pod: Pod, node: str) -> BindResult | None:
-        problem = self._state.problem()
+        problem = "the extender is being stopped" if self._stopping else self._state.problem()
         if problem is not None:
             return BindResult(Outcome.REFUSED, problem)
         known = self._state.pod(pod.namespace, pod.name, pod.uid) or pod
@@ -246,17 +264,31 @@ class Binder:
             why: what happened.
             certain: whether this request had none; with 409, an earlier one may have had.
         """
+        over = certain and self.doubtful_node(pod.uid) is None
+        return await self._look(pod, request, why, over=over) or self._doubt(pod, request, why)
+
+    async def _look(
+        self, pod: Pod, request: BindRequest, why: str, *, over: bool
+    ) -> BindResult | None:
+        """What a read shows, None if that may still change.
+
+        Args:
+            pod: the pod.
+            request: the request.
+            why: what happened to it.
+            over: whether a pod that is not bound now stays so.
+        """
         try:
             raw = await self._get(request)
         except (ApiError, Unreachable, TimeoutError):
-            return self._doubt(pod, request.node, why)
+            return None
         bound_to = _node_of(raw) if raw is not None else ""
         if bound_to == request.node:
             self._settle(pod.uid)
             return BindResult(Outcome.BOUND)
-        if raw is None or bound_to or (certain and self.doubtful_node(pod.uid) is None):
+        if raw is None or bound_to or over:
             return self._take_back(pod, Outcome.REFUSED, why)
-        return self._doubt(pod, request.node, why)
+        return None
 
     async def _get(self, request: BindRequest) -> Mapping[str, Any] | None:
         """The pod of this uid as it is now, None if it is gone."""
@@ -276,8 +308,8 @@ class Binder:
     def _settle(self, uid: str) -> None:
         """It is known what became of a binding; a pod that is bound stays assumed until seen so."""
         doubt = self._doubts.pop(uid, None)
-        if doubt is not None:
-            doubt.expiry.cancel()
+        if doubt is not None and doubt.end is not asyncio.current_task():
+            doubt.end.cancel()
         if self._unconfirmed.pop(uid, None) is not None:
             self._tell()
 
@@ -292,16 +324,30 @@ class Binder:
         self._settle(pod.uid)
         return BindResult(outcome, error)
 
-    def _doubt(self, pod: Pod, node: str, why: str) -> BindResult:
+    def _doubt(self, pod: Pod, request: BindRequest, why: str) -> BindResult:
         logger.warning("whether %s/%s is bound is not known: %s", pod.namespace, pod.name, why)
-        earlier = self._doubts.pop(pod.uid, None)
-        if earlier is not None:
-            earlier.expiry.cancel()
-        expiry = asyncio.get_running_loop().call_later(
-            self._doubt_seconds, lambda: self._take_back(pod, Outcome.UNKNOWN, why)
-        )
-        self._doubts[pod.uid] = _Doubt(node, expiry)
+        self._end_later(pod, request)
         return BindResult(Outcome.UNKNOWN, f"whether the pod was bound is not known: {why}")
+
+    def _end_later(self, pod: Pod, request: BindRequest) -> None:
+        earlier = self._doubts.get(pod.uid)
+        if earlier is not None:
+            earlier.end.cancel()
+        end = asyncio.create_task(self._end_doubt(pod, request), name=f"doubt {pod.uid}")
+        self._doubts[pod.uid] = _Doubt(request.node, end)
+
+    async def _end_doubt(self, pod: Pod, request: BindRequest) -> None:
+        """Look once nothing can come of a binding any more, and again if that fails.
+
+        The watch may be as cut off as the answer was: time alone says nothing about the pod.
+        """
+        while not self._stopping:
+            await asyncio.sleep(self._doubt_seconds)
+            try:
+                if await self._look(pod, request, "no answer in time", over=True):
+                    return
+            except Exception:
+                logger.exception("whether %s/%s is bound cannot be seen", pod.namespace, pod.name)
 
     def _pod_changed(self, _: str, old: Pod | None, new: Pod | None) -> None:
         if old is not None and (new is None or new.uid != old.uid):

@@ -82,13 +82,15 @@ class ExtenderRole:
             self._state.indexes["whole-nodes"] = self._whole_nodes
         self._hints = Hints(self._state, observe=self._count_hint)
         self._nominator = self._new_nominator(in_flight, judge) if settings.nomination else None
-        binder = Binder(client, self._state, decisions, in_flight, on_forgotten=self._nudger.news)
+        self._binder = Binder(
+            client, self._state, decisions, in_flight, on_forgotten=self._nudger.news
+        )
         extender = Extender(
             self._state,
             decisions,
             in_flight,
             self._refused,
-            binder,
+            self._binder,
             claimed=ClaimedPlaces(client, self._state, active=lambda: self._hints.active),
             chained=self._chained,
             observe=self._metrics.count_extender,
@@ -127,7 +129,10 @@ class ExtenderRole:
         # It listens from the start: an answer "not yet" is better than none.
         async with probes, self._chained, self._server, asyncio.TaskGroup() as group:
             tasks = in_background(group, self._feed(), self._nudge(), self._nominate())
-            await unless_stopped(stop, asyncio.Event().wait())
+            try:
+                await unless_stopped(stop, asyncio.Event().wait())
+            finally:
+                self._binder.stop()  # before the feeds: without them the state stands still
             for task in tasks:
                 task.cancel()
 

@@ -11,6 +11,7 @@ from schedclass.scheduler.binding import CONFIRM_SECONDS, Binder, BindResult, Ou
 from schedclass.scheduler.inflight import InFlight
 from schedclass.scheduler.protocol import BindRequest
 from tests.stubapi import (
+    Answer,
     Json,
     StubApi,
     after,
@@ -19,6 +20,7 @@ from tests.stubapi import (
     json_answer,
     stub_api,
     stub_client,
+    text_answer,
 )
 from tests.unit.scheduler.world import APART, SPREAD, TOGETHER, World, raw_node, raw_pod
 
@@ -53,6 +55,11 @@ def binding_path(pod: str) -> str:
     return f"{pod_path(pod)}/binding"
 
 
+def named(name: str, raw: Json) -> Json:
+    """Another pod under that name."""
+    return {**raw, "metadata": {**raw["metadata"], "name": name}}
+
+
 @asynccontextmanager
 async def bench(
     world: World, *, post_seconds: float = 10, doubt_seconds: float = 60
@@ -70,7 +77,10 @@ async def bench(
         for name in ("one", "two", "three"):
             world.watch(raw_pod(name))
             api.script("POST", binding_path(name), json_answer(OK))
-        yield Bench(api, world, binder, in_flight)
+        try:
+            yield Bench(api, world, binder, in_flight)
+        finally:
+            binder.stop()
 
 
 def apart() -> World:
@@ -152,13 +162,52 @@ async def test_while_the_end_of_a_binding_is_not_known_the_place_stays_taken() -
         never.set()
 
 
-async def test_a_doubt_ends_by_itself_when_nothing_can_come_of_it_any_more() -> None:
+@pytest.mark.parametrize(
+    ("found", "left_to_two"),
+    [
+        (json_answer(raw_pod("one", version=2)), ["n1", "n2"]),
+        (failure(404, "NotFound", "gone", name="one"), ["n1", "n2"]),
+        (json_answer(named("one", raw_pod("six", "n1", version=2))), ["n1", "n2"]),
+        (json_answer(raw_pod("one", "n2", version=2)), ["n1"]),
+        (json_answer(raw_pod("one", "n1", version=2)), ["n2"]),
+    ],
+    ids=["unbound", "gone", "replaced", "elsewhere", "bound"],
+)
+async def test_a_doubt_ends_by_a_look_once_nothing_can_come_of_it_any_more(
+    found: Answer, left_to_two: list[str]
+) -> None:
     async with bench(apart(), doubt_seconds=0.05) as b:
         b.answers("one", failure(500, "InternalError", "no"))
-        b.found("one", failure(500, "InternalError", "no"))
+        b.found("one", failure(500, "InternalError", "no"), found)
         assert (await b.bind("one", "n1")).outcome is Outcome.UNKNOWN
+        assert b.world.allowed("two") == ["n2"]
         await eventually(lambda: b.binder.doubtful_node("uid-one") is None)
-        assert b.world.state.cluster.assumed == {}
+        assert b.world.allowed("two") == left_to_two
+
+
+async def test_a_look_that_fails_is_repeated_and_the_place_stays_taken() -> None:
+    async with bench(apart(), doubt_seconds=0.02) as b:
+        b.answers("one", failure(500, "InternalError", "no"))
+        b.found("one", failure(500, "InternalError", "no"), json_answer([]), text_answer("", 404))
+        await b.bind("one", "n1")
+        await b.api.wait_for(lambda: len(b.api.received("GET", pod_path("one"))) == 5)
+        assert b.binder.doubtful_node("uid-one") == "n1"
+        assert b.world.allowed("two") == ["n2"]
+
+
+async def test_a_doubtful_binding_that_is_sent_again_is_not_taken_back_meanwhile() -> None:
+    async with bench(apart(), doubt_seconds=0.2) as b:
+        go = asyncio.Event()
+        b.answers("one", *[failure(500, "InternalError", "no")] * 2, after(go, json_answer(OK)))
+        b.found("one", json_answer(raw_pod("one", version=2)))
+        assert (await b.bind("one", "n1")).outcome is Outcome.UNKNOWN
+        await asyncio.sleep(0.15)
+        again = asyncio.create_task(b.bind("one", "n1"))
+        await asyncio.sleep(0.1)
+        assert b.world.allowed("two") == ["n2"]
+        go.set()
+        assert (await again).outcome is Outcome.BOUND
+        assert b.binder.doubtful_node("uid-one") is None
 
 
 async def test_the_watch_ends_a_doubt() -> None:
@@ -269,3 +318,50 @@ async def test_nothing_is_bound_before_all_is_known() -> None:
         result = await b.bind("one", "n1")
         assert (result.outcome, b.posted("one")) == (Outcome.REFUSED, 0)
         assert "pods" in result.error
+
+
+async def test_at_stop_what_waits_is_refused_and_what_is_sent_is_answered_as_it_went() -> None:
+    """Our watches are over by then, and another leader places pods elsewhere."""
+    world = World(raw_node("n1", "a"), raw_node("n2", "b"), **SPREAD)
+    async with bench(world) as b:
+        world.watch(raw_pod("zero", "n1", version=5))
+        go = asyncio.Event()
+        b.answers("one", after(go, json_answer(OK)))
+        sent = asyncio.create_task(b.bind("one", "n2"))
+        await b.api.wait_for(lambda: b.posted("one") == 1)
+        waiting = asyncio.create_task(b.bind("two", "n1"))
+        await asyncio.sleep(0)
+        b.binder.stop()
+        late = await b.bind("three", "n2")
+        for refused in (await waiting, late):
+            assert refused == BindResult(Outcome.REFUSED, "the extender is being stopped")
+        go.set()
+        assert (await sent).outcome is Outcome.BOUND
+        assert (b.posted("two"), b.posted("three")) == (0, 0)
+
+
+async def test_at_stop_who_waits_for_another_to_come_is_refused() -> None:
+    world = World(raw_node("n1", "a"), raw_node("n2", "b"), **SPREAD)
+    async with bench(world) as b:
+        world.watch(raw_pod("zero", "n1", version=5))
+        for name, node in (("one", "n2"), ("two", "n1")):
+            b.in_flight.passed(world.pod(name), [node])
+        waiting = asyncio.create_task(b.bind("two", "n1"))
+        await asyncio.sleep(0)
+        b.binder.stop()
+        async with asyncio.timeout(0.1):
+            assert (await waiting).outcome is Outcome.REFUSED
+        assert b.posted("two") == 0
+
+
+async def test_after_stop_a_failed_binding_is_looked_at_and_not_sent_again() -> None:
+    async with bench(apart()) as b:
+        go = asyncio.Event()
+        b.answers("one", after(go, failure(500, "InternalError", "no")))
+        b.found("one", json_answer(raw_pod("one", version=2)))
+        sent = asyncio.create_task(b.bind("one", "n1"))
+        await b.api.wait_for(lambda: b.posted("one") == 1)
+        b.binder.stop()
+        go.set()
+        assert (await sent).outcome is Outcome.UNKNOWN
+        assert b.posted("one") == 1

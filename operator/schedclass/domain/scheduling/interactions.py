@@ -35,9 +35,10 @@ def worst_absences(
 ) -> Iterator[frozenset[str]]:
     """Which of the pods that may yet turn out not to run would harm a placement by that.
 
-    Anti-affinity can only gain by an absence. A required affinity may lose the very pod it needs,
-    so there all of them are to be thought away. A hard spread constraint counts the pods in the
-    node's domain against the emptiest one, so there those of all other domains are. A placement
+    Anti-affinity can only gain by an absence. A required affinity may lose the very pods it needs,
+    so there those of the node's domain are to be thought away, and they alone: while no such pod
+    runs anywhere, the first one may go where it likes. A hard spread constraint counts the pods in
+    the node's domain against the emptiest one, so there those of all other domains are. A placement
     that holds with each of these sets absent, and with none absent, holds whatever becomes of them.
 
     Args:
@@ -53,11 +54,11 @@ def worst_absences(
     if not (constraints.affinity or constraints.hard_spread):
         return iter(())
     others = [other for other in uncertain if _speaks_of(cluster, pod, other)]
-    absences = {frozenset(other.uid for other in others) if constraints.affinity else _NOBODY}
-    absences |= {
-        _elsewhere(cluster, spread.topology_key, node_name, others)
-        for spread in constraints.hard_spread
-    }
+    absences = set()
+    for term in constraints.affinity:
+        absences.add(_split(cluster, term.topology_key, node_name, others)[0])
+    for spread in constraints.hard_spread:
+        absences.add(_split(cluster, spread.topology_key, node_name, others)[1])
     return iter(absences - {_NOBODY})
 
 
@@ -88,17 +89,18 @@ def by_domain(cluster: Cluster, pod: Pod, names: Iterable[str]) -> list[list[str
     return list(groups.values())
 
 
-def _elsewhere(
+def _split(
     cluster: Cluster, topology_key: str, node_name: str, pods: Sequence[Pod]
-) -> frozenset[str]:
-    """The pods outside of a node's domain."""
+) -> tuple[frozenset[str], frozenset[str]]:
+    """The pods in a node's domain, and those outside of it."""
 
     def domain(name: str) -> str | None:
         node = cluster.topology.nodes.get(name)
         return node.labels.get(topology_key) if node is not None else None
 
     here = domain(node_name)
-    return frozenset(pod.uid for pod in pods if domain(pod.node_name) != here)
+    inside = frozenset(pod.uid for pod in pods if domain(pod.node_name) == here)
+    return inside, frozenset(pod.uid for pod in pods) - inside
 
 
 def _speaks_of(cluster: Cluster, owner: Pod, other: Pod) -> bool:
