@@ -50,8 +50,8 @@ def controller_settings() -> kopf.OperatorSettings:
     settings.queueing.worker_limit = None  # a limit would throttle events to a trickle
     # Each object has a task of its own for as long: with thousands of them, most of the memory.
     settings.queueing.idle_timeout = 0.1
-    # Kopf takes this finalizer off wherever nothing of ours needs it, so it must not be the default:
-    # other operators rely on that one. Nobody sets this one.
+    # Kopf takes this finalizer off wherever nothing of ours needs it. So it must not be the
+    # default, on which other operators rely; nobody sets this one.
     settings.persistence.finalizer = f"{names.PREFIX}/kopf"
     settings.persistence.diffbase_storage = NoDiffBase()
     settings.persistence.progress_storage = NoProgress()
