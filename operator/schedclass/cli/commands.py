@@ -1,5 +1,6 @@
 """What the commands do: gather, decide, show. Each returns its exit code."""
 
+import json
 import sys
 from collections.abc import Mapping
 from typing import Any, Final
@@ -7,7 +8,7 @@ from typing import Any, Final
 from schedclass.cli.documents import document, text_of
 from schedclass.cli.options import Common, Output
 from schedclass.cli.problems import FOUND, CliError, NotThere
-from schedclass.cli.screen import Screen
+from schedclass.cli.screen import Screen, tell
 from schedclass.cli.source import load_world
 from schedclass.domain.insight import checks
 from schedclass.domain.insight.checks import CheckReport
@@ -22,13 +23,19 @@ CLUSTER_PARTS: Final = frozenset(set(Part) - {Part.WORKLOADS, Part.EVENTS})
 
 def print_document(kind: str, world: World, common: Common, body: Mapping[str, Any]) -> None:
     """Print a result for programs."""
-    sys.stdout.write(text_of(document(kind, world.snapshot, body), common.output))
+    found = document(kind, world.snapshot, body)
+    text = text_of(found, common.output)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:  # half a character, as in the name of a file; JSON is YAML too
+        text = json.dumps(found, indent=2) + "\n"
+    sys.stdout.write(text)
 
 
 def tell_unknown(world: World) -> None:
     """Say to a person what could not be seen."""
     for part, why in sorted(world.snapshot.unknown.items()):
-        sys.stderr.write(f"note: {part.value}: {why}\n")
+        tell("note", f"{part.value}: {why}")
 
 
 def no_namespace(world: World, name: str) -> str:
@@ -71,9 +78,9 @@ def tree(common: Common, *, root: str, class_name: str, **wanted: Any) -> int:
     tell_unknown(world)
     if not rows:
         if world.snapshot.knows(Part.NAMESPACES):
-            sys.stderr.write("note: no namespace to show; --all shows those without a class too\n")
+            tell("note", "no namespace to show; --all shows those without a class too")
         else:
-            sys.stderr.write("note: no tenants: none can be seen\n")
+            tell("note", "no tenants: none can be seen")
         return 0
     from schedclass.cli.show_tree import show_tree
 

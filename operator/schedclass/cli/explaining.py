@@ -1,13 +1,12 @@
 """`schedclass explain`: find what is meant, explain it, show it."""
 
-import sys
 from collections.abc import Sequence
 from typing import Final
 
 from schedclass.cli.commands import no_class, no_namespace, print_document, tell_unknown
 from schedclass.cli.options import Common, Output
 from schedclass.cli.problems import FAILED, CliError, NotThere
-from schedclass.cli.screen import Screen
+from schedclass.cli.screen import Screen, tell
 from schedclass.cli.source import load_world
 from schedclass.domain import names
 from schedclass.domain.insight.assembly import DEFAULT_NAMESPACE
@@ -74,7 +73,7 @@ def explain(common: Common, kind: str, named: Sequence[str]) -> int:
         except NotThere as error:
             if len(asked) == 1:
                 raise
-            sys.stderr.write(f"error: {error}\n")
+            tell("error", *error.args)
             code = FAILED
     return code
 
@@ -296,4 +295,4 @@ def _events(common: Common, record: PodRecord) -> list[str]:
 
 def _note_events(problem: str) -> None:
     if problem:
-        sys.stderr.write(f"note: events: {problem}\n")
+        tell("note", f"events: {problem}")

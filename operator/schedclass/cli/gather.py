@@ -2,7 +2,6 @@
 
 import asyncio
 import ssl
-import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -11,6 +10,7 @@ from schedclass.cli.kubeconfig import choose
 from schedclass.cli.options import Common
 from schedclass.cli.problems import CliError
 from schedclass.cli.progress import Progress
+from schedclass.cli.screen import tell
 from schedclass.cli.unreachable import ssl_reason, why_unreachable
 from schedclass.domain import names
 from schedclass.domain.insight.assembly import DEFAULT_NAMESPACE, Assembly, MalformedObject
@@ -180,8 +180,11 @@ class Gathering:
                 progress.begin(resource.plural)
                 await self._read(resource, progress)
         for note in self.assembly.notes:
-            sys.stderr.write(f"note: {note}\n")
-        return self.assembly.finish(self.unknown, self.client.server)
+            tell("note", note)
+        try:
+            return self.assembly.finish(self.unknown, self.client.server)
+        except MalformedObject as error:
+            raise _unreadable(error) from error
 
     async def _read(self, resource: _Resource, progress: Progress) -> None:
         try:
@@ -245,7 +248,11 @@ class Gathering:
         try:
             self.assembly.add(obj)
         except MalformedObject as error:
-            raise CliError(f"the API server sends what cannot be read: {error}") from error
+            raise _unreadable(error) from error
+
+
+def _unreadable(error: MalformedObject) -> CliError:
+    return CliError(f"the API server sends what cannot be read: {error}")
 
 
 def events_of(common: Common, record: PodRecord) -> tuple[list[str], str]:

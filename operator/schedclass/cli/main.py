@@ -1,8 +1,13 @@
 """The command line. Here stand options and help only; what works is imported when it is used."""
 
 import gc
+import io
+import os
 import signal
 import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -226,21 +231,61 @@ def report(
 
 
 def main() -> None:
-    """Run one command: every expected end is one sentence and a code (as SystemExit)."""
+    """Run one command: every end is one sentence and a code (as SystemExit).
+
+    No end but that of a command that worked has the code 1, which means something to act on.
+    """
     try:
-        app()
-    except CliError as error:
-        sys.stderr.write(f"error: {error}\n")
-        raise SystemExit(FAILED) from error
+        _command()
     except BrokenPipeError:  # `| head` has seen enough
+        _give_up_output()
         sys.stderr.close()
         raise SystemExit(0) from None
+    except Exception as error:
+        from schedclass.cli.screen import tell
+
+        _give_up_output()
+        said = error.args if isinstance(error, CliError) else (_sentence(error),)
+        with suppress(OSError):  # the code tells even where nothing can be written
+            tell("error", *said)
+        raise SystemExit(FAILED) from error
+
+
+def _command() -> None:
+    try:
+        app()
+    except SystemExit:
+        if sys.stdout is not None:
+            sys.stdout.flush()  # later it would fail without a word of ours
+        raise
+
+
+def _sentence(error: Exception) -> str:
+    """What nobody has dealt with before."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename or 'cannot read or write'}: {error.strerror}"
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{Path(at.filename).name}:{at.lineno}"
+    return f"this should not happen, please report it: {type(error).__name__} at {place}: {error}"
+
+
+def _give_up_output() -> None:
+    """Let what standard output could not take go nowhere: Python tries once more at its end."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run() -> None:
     """Entry point of the console scripts."""
     # Ctrl-C ends it as it ends kubectl: by the signal, with no code that could mean a finding.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # lines of a tree where there is no UTF-8
     # Nearly everything that is read lives until the end; looking for garbage in it takes seconds.
     gc.set_threshold(100_000, 50, 100)
     main()

@@ -25,6 +25,8 @@ _TEMPLATE: Final = re.compile(r"^[^#\n]*?\{\{", re.MULTILINE)
 block, so this alone says nothing of a document that can be read."""
 _ACTION: Final = re.compile(r"\{\{-?\s*(?:[.$]|include\b|template\b|tpl\b|printf\b)")
 """An action that gives text, as where an object is named."""
+_HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
+"""A surrogate in JSON; without its other half it is no character."""
 _IS_TEMPLATE: Final = "looks like a Helm template; render it first with helm template"
 
 Say = Callable[[str], None]
@@ -56,10 +58,23 @@ def read_all(paths: Sequence[str], *, recursive: bool, say: Say) -> Iterator[Man
     """
     for path in paths:
         if path == "-":
-            yield from _of_text(_decode(sys.stdin.buffer.read(), "standard input"), "-", say)
+            yield from _of_text(_decode(_standard_input(), "standard input"), "-", say)
             continue
-        for file in _files(path, recursive=recursive):
+        try:
+            files = _files(path, recursive=recursive)
+        except OSError as error:
+            raise InputError(f"{path}: {error.strerror or error}") from error
+        for file in files:
             yield from _of_text(_read(file), str(file), say)
+
+
+def _standard_input() -> bytes:
+    if sys.stdin is None:
+        raise InputError("standard input: is closed")
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise InputError(f"standard input: {error.strerror or error}") from error
 
 
 def _files(path: str, *, recursive: bool) -> list[Path]:
@@ -177,12 +192,61 @@ def _json_values(document: str, at: _Place) -> Iterator[tuple[int, Any]]:
         if position == end:
             return
         begin = position
-        value, position = decoder.raw_decode(document, begin)
+        value, position = _decoded(decoder, document, begin, at)
         for key in repeated:
-            line = document.count("\n", 0, begin) + 1
-            at.tell(line, f'key "{key}" is repeated in this object; the last one counts')
+            at.tell(
+                _line(document, begin),
+                f'key "{key}" is repeated in this object; the last one counts',
+            )
         repeated.clear()
         yield begin, value
+
+
+def _decoded(decoder: json.JSONDecoder, document: str, begin: int, at: _Place) -> tuple[Any, int]:
+    """The value that begins there, as Go reads it, and where it ends."""
+    try:
+        value, end = decoder.raw_decode(document, begin)
+    except RecursionError as error:
+        raise _too_deep(document, begin, at) from error
+    if _lies_deeper(value, yamltext.DEPTH_MAX):
+        raise _too_deep(document, begin, at)
+    if _HALF.search(document, begin, end):
+        value, halves = _without_halves(value)
+        if halves:
+            half = "half a character (\\uD800 to \\uDFFF) is read as \N{REPLACEMENT CHARACTER}"
+            at.tell(_line(document, begin), half)
+    return value, end
+
+
+def _line(document: str, offset: int) -> int:
+    return document.count("\n", 0, offset) + 1
+
+
+def _too_deep(document: str, begin: int, at: _Place) -> InputError:
+    line = at.first + _line(document, begin) - 1
+    return InputError(f"{at.name}:{line}: collections lie more than {yamltext.DEPTH_MAX} deep")
+
+
+def _lies_deeper(value: Any, deep: int) -> bool:  # noqa: ANN401
+    """Whether collections lie deeper in each other, found without going down by calls."""
+    level = [value]
+    for _ in range(deep + 1):
+        collections = [v.values() if isinstance(v, dict) else v for v in level if _is_collection(v)]
+        if not collections:
+            return False
+        level = [member for members in collections for member in members]
+    return True
+
+
+def _is_collection(value: Any) -> bool:  # noqa: ANN401
+    return isinstance(value, dict | list)
+
+
+def _without_halves(value: Any) -> tuple[Any, bool]:  # noqa: ANN401
+    """The value with U+FFFD for each half of a surrogate pair, as Go reads it; was there any?"""
+    text = json.dumps(value, ensure_ascii=False)
+    whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return (json.loads(whole), True) if whole != text else (value, False)
 
 
 def _no_constant(text: str) -> Any:  # noqa: ANN401 - signature of the decoder

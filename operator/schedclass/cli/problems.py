@@ -10,7 +10,11 @@ FAILED: Final = 2
 
 
 class CliError(Exception):
-    """The command ends with `FAILED` and this one sentence."""
+    """The command ends with `FAILED` and this one sentence, or several, a line each."""
+
+    def __str__(self) -> str:
+        """The sentences as they were given; see `screen.tell` for how they are shown."""
+        return "\n".join(str(sentence) for sentence in self.args)
 
 
 class InputError(CliError):

@@ -82,10 +82,13 @@ def check_target(output: str) -> None:
     if output == STDOUT:
         return
     path = Path(output)
-    if not output or path.is_dir():
-        raise CliError(f"--output: {output!r} is no file; name one, or - for standard output")
-    if not path.parent.is_dir():
-        raise CliError(f"--output: there is no folder {path.parent}")
+    try:
+        if not output or path.is_dir():
+            raise CliError(f"--output: {output!r} is no file; name one, or - for standard output")
+        if not path.parent.is_dir():
+            raise CliError(f"--output: there is no folder {path.parent}")
+    except OSError as error:
+        raise CliError(f"--output: {path}: {error.strerror}") from error
 
 
 def write(path: Path, text: str) -> None:

@@ -1,7 +1,12 @@
-"""Text for people: columns, and colour where it can be seen."""
+"""Text for people: columns, and colour where it can be seen.
+
+What is shown comes from whoever may write manifests. Written as it is, it could steer the terminal
+(CVE-2021-25743 of kubectl) or pass for a line of ours, so all of it goes through `visible`.
+"""
 
 import os
 import sys
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Final, TextIO
 
@@ -28,6 +33,33 @@ def has_colour(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
+def visible(text: str) -> str:
+    r"""Text of one line in which every character can be seen: `\x1b` in place of an escape.
+
+    Controls, marks that turn the direction of writing, line breaks and what is no character at all
+    are written as Python writes them.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if _is_visible(c) else _escaped(c) for c in text)
+
+
+def _is_visible(character: str) -> bool:
+    return character.isprintable() or unicodedata.category(character) == "Zs"
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def tell(word: str, *sentences: str) -> None:
+    """Write to standard error: a word such as `note`, then the sentences, a line each."""
+    if sys.stderr is None:  # closed by whoever started this
+        return
+    lines = "\n".join(visible(sentence) for sentence in sentences)
+    sys.stderr.write(f"{word}: {lines}\n")
+
+
 class Screen:
     """Writes lines to standard output."""
 
@@ -50,7 +82,7 @@ class Screen:
 
         Columns without any text are left out.
         """
-        lines = [tuple(row) for row in rows]
+        lines = [tuple(_visible_cell(cell) for cell in row) for row in rows]
         widths = [max((len(_text(row[i])) for row in lines), default=0) for i in range(len(heads))]
         used = [i for i, width in enumerate(widths) if width]
         for i in used:
@@ -65,11 +97,15 @@ class Screen:
 
     def _styled(self, cell: Cell) -> str:
         if isinstance(cell, str):
-            return cell
-        text, style = cell
+            return visible(cell)
+        text, style = visible(cell[0]), cell[1]
         if not (self._colour and text):
             return text
         return STYLES[style].render(text, color_system=ColorSystem.STANDARD)
+
+
+def _visible_cell(cell: Cell) -> Cell:
+    return visible(cell) if isinstance(cell, str) else (visible(cell[0]), cell[1])
 
 
 def _text(cell: Cell) -> str:

@@ -20,7 +20,8 @@ def show_simulation(screen: Screen, groups: Sequence[Group]) -> None:
         class_name = group.first.class_name
         told = f", class {class_name}" if class_name else ", no class"
         screen.line((group.name, "head"), told)
-        show_judgement(screen, group.first)
+        if group.first.verdicts:
+            show_judgement(screen, group.first)
         screen.heading(f"Placement of {count(len(group.placements), 'pod')}, in turn")
         screen.table(
             ("POD", "NODE", "WHY"),
@@ -28,7 +29,7 @@ def show_simulation(screen: Screen, groups: Sequence[Group]) -> None:
                 (
                     placement.pod,
                     (placement.node, "good") if placement.node else ("none", "bad"),
-                    _why(placement.message if not placement.node else "", placement.preempted),
+                    _why(placement.message, placement.preempted),
                 )
                 for placement in group.placements[:LINES_SHOWN]
             ],

@@ -1,6 +1,5 @@
 """`schedclass simulate`: apply the what-ifs, place the pods, compare."""
 
-import sys
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -8,7 +7,7 @@ from typing import Any, Final
 from schedclass.cli.commands import only_namespace, print_document, tell_unknown
 from schedclass.cli.options import Common, Output
 from schedclass.cli.problems import FOUND, CliError
-from schedclass.cli.screen import Screen, count
+from schedclass.cli.screen import Screen, count, tell
 from schedclass.cli.source import load_snapshot, policy_of, snapshot_of_manifests
 from schedclass.domain.insight import changes, trial
 from schedclass.domain.insight.changes import ChangeError
@@ -82,7 +81,7 @@ def simulate(common: Common, what_if: WhatIf) -> int:
         tell_unknown(after)
         _show(told, effects, findings, groups)
         for caveat in caveats:
-            sys.stderr.write(f"note: {caveat}\n")
+            tell("note", caveat)
     unplaced = any(group.placed < len(group.placements) for group in groups)
     wrong = any(not finding.is_note for finding in findings)
     return FOUND if unplaced or wrong or (effects is not None and effects.breaking) else 0
@@ -184,7 +183,7 @@ def _show(
     if groups:
         show_simulation(screen, groups)
     elif effects is None:
-        sys.stderr.write("note: no pod waits for a node, and no workload wants one\n")
+        tell("note", "no pod waits for a node, and no workload wants one")
 
 
 def wishes_of(what_if: WhatIf) -> dict[str, str | None]:

@@ -1,6 +1,5 @@
 """Where a snapshot comes from: manifests, a cluster, or manifests laid over a cluster."""
 
-import sys
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -9,6 +8,7 @@ from schedclass.cli import fields, manifests
 from schedclass.cli.options import Common
 from schedclass.cli.problems import InputError
 from schedclass.cli.progress import Progress
+from schedclass.cli.screen import tell
 from schedclass.domain import names
 from schedclass.domain.findings import Finding, Reason
 from schedclass.domain.insight.assembly import DEFAULT_NAMESPACE, Assembly, MalformedObject
@@ -38,12 +38,12 @@ class Notes:
             self.silenced += 1
             return
         self.told.add(message)
-        sys.stderr.write(f"note: {message}\n")
+        tell("note", message)
 
     def close(self) -> None:
         """Tell how many were not told."""
         if self.silenced:
-            sys.stderr.write(f"note: {self.silenced} more notes of this kind\n")
+            tell("note", f"{self.silenced} more notes of this kind")
             self.silenced = 0
 
 
@@ -138,15 +138,24 @@ def snapshot_of_manifests(
                 else:
                     problems.append(told)
     origin = f"manifests: {', '.join(paths)}"
-    try:
-        snapshot = assembly.finish(_not_given(assembly), origin, tolerant=tolerant)
-    except MalformedObject as error:
-        problems += str(error).splitlines()
-        raise InputError(_joined(problems)) from error
+    # Always tolerant: what is left out says why in one sentence each, whatever stands in a name.
+    snapshot = assembly.finish(_not_given(assembly), origin, tolerant=True)
+    if assembly.unread and not tolerant:
+        problems += _left_out(snapshot)
     if problems:
-        raise InputError(_joined(problems))
+        raise InputError(*_first(problems))
     _tell(notes, assembly, () if tolerant else snapshot.classes)
     return snapshot
+
+
+def _left_out(snapshot: Snapshot) -> list[str]:
+    """Why objects were left out; a finding about a field is about an object that was read."""
+    findings = (fault.finding for fault in snapshot.faults)
+    return [
+        found.message
+        for found in findings
+        if found.reason is Reason.INVALID_OBJECT and not found.path
+    ]
 
 
 def _is_named(obj: Mapping[str, Any]) -> bool:
@@ -180,7 +189,7 @@ def _not_given(assembly: Assembly) -> dict[Part, str]:
     return {part: f"no {part.value} among the manifests" for part in Part if part not in given}
 
 
-def _joined(problems: list[str]) -> str:
+def _first(problems: list[str]) -> list[str]:
     shown = problems[:PROBLEMS_SHOWN]
     more = len(problems) - len(shown)
-    return "\n".join([*shown, *([f"... and {more} more"] if more else [])])
+    return [*shown, *([f"... and {more} more"] if more else [])]

@@ -13,6 +13,7 @@ from unittest import mock
 import yaml
 
 from schedclass.cli.main import main
+from schedclass.cli.problems import CliError
 
 GOLDEN = Path(__file__).parent / "golden"
 SCENARIOS = Path(__file__).parents[3] / "docs/examples/scenarios"
@@ -43,6 +44,8 @@ def schedclass(*arguments: str | Path, stdin: str = "") -> Done:
         try:
             main()
         except SystemExit as end:
+            if isinstance(end.__cause__, Exception) and not isinstance(end.__cause__, CliError):
+                raise end.__cause__ from None
             return Done(int(end.code or 0), out.getvalue(), err.getvalue())
     return Done(0, out.getvalue(), err.getvalue())
 

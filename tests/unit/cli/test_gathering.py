@@ -6,6 +6,7 @@ import pytest
 
 from schedclass.cli.gather import Connection, Gathering
 from schedclass.cli.options import Common
+from schedclass.cli.problems import CliError
 from schedclass.domain import names
 from schedclass.domain.insight.snapshot import Part, Snapshot
 from schedclass.kube.credentials import default_source
@@ -81,3 +82,27 @@ async def test_other_refusals_are_errors(code: int) -> None:
         stub.script("GET", PODS, failure(code, "Refused", "no"))
         with pytest.raises(ApiError):
             await gather(stub, Part.PODS)
+
+
+async def test_an_object_that_cannot_be_read_is_told_in_one_sentence() -> None:
+    deployments = "/apis/apps/v1/deployments"
+    metadata = {"name": "web", "namespace": "shop", "uid": "u"}
+    async with stub_api() as stub:
+        stub.script("GET", deployments, page([{"metadata": metadata, "spec": {}}], "1"))
+        for plural in ("statefulsets", "replicasets", "daemonsets"):
+            stub.script("GET", f"/apis/apps/v1/{plural}", page([], "1"))
+        stub.script("GET", "/apis/batch/v1/jobs", page([], "1"))
+        with pytest.raises(CliError, match="sends what cannot be read: Deployment shop/web"):
+            await gather(stub, Part.WORKLOADS)
+
+
+async def test_a_note_about_an_object_stands_in_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name = "a\x1b[2J\nb"
+    async with stub_api() as stub:
+        stub.script("GET", PODS, page([pod(name), pod(name)], "1"))
+        await gather(stub, Part.PODS)
+    said = capsys.readouterr().err
+    assert said.startswith("note: Pod shop/a\\x1b[2J\\nb is given more than once")
+    assert said.count("\n") == 1

@@ -30,18 +30,18 @@ def overlay(base: Snapshot, changed: Snapshot) -> Snapshot:
     Parts that the base does not know stay unknown: a few objects do not make them whole.
     """
     given = [record for record in changed.namespaces if not record.implied]
-    known = {record.namespace.name for record in base.namespaces}
+    there = {record.namespace.name: record for record in base.namespaces}
     implied = [
         record
         for record in changed.namespaces
-        if record.implied and record.namespace.name not in known
+        if record.implied and record.namespace.name not in there
     ]
     return replace(
         base,
         nodes=_merged(base.nodes, changed.nodes, lambda record: record.node.name),
         namespaces=_merged(
             base.namespaces,
-            [*(_keeping_uid(record, base) for record in given), *implied],
+            [*(_applied(record, there) for record in given), *implied],
             lambda record: record.namespace.name,
         ),
         tenants=_merged(
@@ -92,12 +92,33 @@ def _merged(base: Iterable[T], changed: Iterable[T], key: Callable[[T], str]) ->
     return tuple(found.values())
 
 
-def _keeping_uid(record: NamespaceRecord, base: Snapshot) -> NamespaceRecord:
-    """A manifest without uid changes the namespace that is there; it does not re-create it."""
-    old = next((r for r in base.namespaces if r.namespace.name == record.namespace.name), None)
+def _applied(record: NamespaceRecord, there: Mapping[str, NamespaceRecord]) -> NamespaceRecord:
+    """A manifest without uid changes the namespace that is there; it does not re-create it.
+
+    What the operator wrote on it, and who owns it, stays where the manifest says nothing of it.
+    """
+    old = there.get(record.namespace.name)
     if old is None or record.namespace.uid:
         return record
-    return replace(record, namespace=replace(record.namespace, uid=old.namespace.uid))
+    new, was = record.namespace, old.namespace
+    kept = {
+        key: old.labels[key]
+        for key in (names.CLASS_KEY, names.ENFORCED)
+        if key in old.labels and key not in record.labels
+    }
+    namespace = replace(
+        new,
+        uid=was.uid,
+        label=was.label if names.CLASS_KEY not in record.labels else new.label,
+        enforced=was.enforced if names.ENFORCED not in record.labels else new.enforced,
+        inherited_from=new.inherited_from or was.inherited_from,
+        inherited_class=new.inherited_class or was.inherited_class,
+        inherited_from_uid=new.inherited_from_uid or was.inherited_from_uid,
+        requested=new.requested or was.requested,
+        owners=new.owners or was.owners,
+        deleting=new.deleting or was.deleting,
+    )
+    return replace(record, namespace=namespace, labels={**record.labels, **kept})
 
 
 def set_class(world: World, name: str, class_name: str | None) -> Snapshot:
