@@ -19,6 +19,7 @@ Amounts = Mapping[str, int]
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
 PODS: Final = "pods"
+_HUGE_PAGES: Final = "hugepages-"
 
 _QUANTITY: Final = re.compile(
     r"(?P<number>[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++))"
@@ -147,15 +148,20 @@ def parse_demand(spec: Mapping[str, Any]) -> Demand:
 
     Containers add up, restartable init containers (sidecars) stay, other init containers run one
     by one beside the sidecars before them (KEP-753); requests of the whole pod win over those of
-    its containers (KEP-2837); overhead comes on top.
+    its containers (KEP-2837), and its limits stand in where neither has any; overhead comes on top.
 
     Raises:
         ValueError: with the field, if a part of it cannot be read.
     """
     containers = mappings(spec.get("containers"), "spec.containers")
     inits = mappings(spec.get("initContainers"), "spec.initContainers")
-    requests = _pod_requests(spec, containers, inits, {})
-    scored = _pod_requests(spec, containers, inits, _SCORED_DEFAULTS)
+    requests = _container_requests(containers, inits, {})
+    scored = _container_requests(containers, inits, _SCORED_DEFAULTS)
+    whole = _whole_requests(spec, requests)
+    overhead = parse_amounts(spec.get("overhead"), "spec.overhead")
+    for amounts in (requests, scored):
+        amounts.update(whole)
+        _add(amounts, overhead)
     ports = [
         port
         for path, container in [
@@ -173,8 +179,7 @@ def parse_demand(spec: Mapping[str, Any]) -> Demand:
     )
 
 
-def _pod_requests(
-    spec: Mapping[str, Any],
+def _container_requests(
     containers: Iterable[Mapping[str, Any]],
     inits: Iterable[Mapping[str, Any]],
     defaults: Amounts,
@@ -195,10 +200,18 @@ def _pod_requests(
             _add(asked, sidecars)
         _raise_to(peak, asked)
     _raise_to(running, peak)
-    whole = mapping(spec.get("resources"), "spec.resources")
-    running.update(parse_amounts(whole.get("requests"), "spec.resources.requests"))
-    _add(running, parse_amounts(spec.get("overhead"), "spec.overhead"))
     return running
+
+
+def _whole_requests(spec: Mapping[str, Any], asked: Amounts) -> dict[str, int]:
+    """What the pod as a whole asks for, given what its containers do (`defaultPodRequests`)."""
+    whole = mapping(spec.get("resources"), "spec.resources")
+    requests = parse_amounts(whole.get("requests"), "spec.resources.requests")
+    for name, amount in parse_amounts(whole.get("limits"), "spec.resources.limits").items():
+        of_pods = name in (CPU, MEMORY) or name.startswith(_HUGE_PAGES)
+        if of_pods and name not in requests and name not in asked:
+            requests[name] = amount
+    return requests
 
 
 _Container = tuple[str, int]

@@ -16,6 +16,7 @@ from schedclass.domain.insight.impact import displaced, impact
 from schedclass.domain.insight.narrowing import groups_concerned
 from schedclass.domain.insight.simulation import Simulator, without_class
 from schedclass.domain.insight.snapshot import PodRecord, Snapshot
+from schedclass.domain.insight.wanted import candidates
 from schedclass.domain.insight.world import Policy, World
 from schedclass.domain.scheduling import Decisions, Scope
 from schedclass.domain.scheduling.rules import Reasons
@@ -92,7 +93,7 @@ def test_no_pod_is_placed_where_the_deciding_code_refuses_it(seed: int) -> None:
 
 
 def _in_turn(now: Snapshot, placements: list[trial.Placement]) -> list[trial.Placement]:
-    order = [candidate.record.key for candidate in trial.candidates(world(now))]
+    order = [candidate.record.key for candidate in candidates(world(now))]
     return sorted(placements, key=lambda placement: order.index(placement.pod))
 
 

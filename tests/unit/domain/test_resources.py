@@ -110,10 +110,45 @@ def container(cpu: str | None = None, **more: Any) -> dict[str, Any]:
         ({"containers": [container("1")], "resources": {"requests": {"cpu": "2"}}}, 2000),
         ({"containers": [{"resources": {"limits": {"cpu": "2"}}}]}, 2000),
         ({"containers": [container()]}, 0),
+        ({"containers": [container()], "resources": {"limits": {"cpu": "9"}}}, 9000),
+        ({"containers": [container("1")], "resources": {"limits": {"cpu": "9"}}}, 1000),
+        ({"containers": [container("0")], "resources": {"limits": {"cpu": "9"}}}, 0),
+        (
+            {
+                "containers": [container()],
+                "initContainers": [container("2")],
+                "resources": {"limits": {"cpu": "9"}},
+            },
+            2000,
+        ),
+        (
+            {"containers": [], "resources": {"limits": {"cpu": "9"}, "requests": {"cpu": "3"}}},
+            3000,
+        ),
+        (
+            {
+                "containers": [container()],
+                "resources": {"limits": {"cpu": "9"}},
+                "overhead": {"cpu": "1"},
+            },
+            10000,
+        ),
     ],
 )
 def test_requests_add_up_as_the_scheduler_adds_them(spec: dict[str, Any], cpu: int) -> None:
     assert parse_demand(spec).requests.get("cpu", 0) == cpu
+
+
+def test_limits_of_a_pod_stand_in_for_what_pods_can_ask_for_as_a_whole() -> None:
+    limits = {"memory": "1Ki", "hugepages-2Mi": "2Mi", "example.com/gpu": "1", "cpu": "9"}
+    demand = parse_demand({"containers": [container("1")], "resources": {"limits": limits}})
+    assert demand.requests == {"cpu": 1000, "memory": 1024, "hugepages-2Mi": 2 * 1024 * 1024}
+    assert (demand.score_cpu, demand.score_memory) == (1000, 1024)
+
+
+def test_limits_of_a_pod_that_cannot_be_read_are_named() -> None:
+    with pytest.raises(ValueError, match=r'spec\.resources\.limits\["cpu"\]'):
+        parse_demand({"containers": [], "resources": {"limits": {"cpu": "x"}}})
 
 
 def test_ports_of_the_host_conflict_by_address_protocol_and_number() -> None:

@@ -8,14 +8,22 @@ from typing import Any, Final
 
 from schedclass.domain import names
 from schedclass.domain.findings import Finding, Reason, Severity
-from schedclass.domain.insight.creation import as_created, pod_of_template
+from schedclass.domain.insight.creation import (
+    NEW_HASH,
+    as_created,
+    pod_of_template,
+    template_hash,
+    template_key,
+)
 from schedclass.domain.insight.given import object_findings, stray_keys
 from schedclass.domain.insight.snapshot import (
+    NEVER,
     Fault,
     NamespaceRecord,
     NodeRecord,
     Part,
     PodRecord,
+    PriorityClass,
     Snapshot,
     Workload,
     controller_of,
@@ -39,7 +47,7 @@ _WORKLOADS: Final = {
     "Job": "batch",
     "CronJob": "batch",
 }
-
+_ROLLED_OUT: Final = ("Deployment", "ReplicaSet")
 
 _PARTS: Final = {
     "Node": Part.NODES,
@@ -78,7 +86,7 @@ class Assembly:
     _classes: dict[str, SchedulingClass] = field(default_factory=dict)
     _pods: dict[str, PodRecord | Mapping[str, Any]] = field(default_factory=dict)
     _workloads: dict[str, Mapping[str, Any]] = field(default_factory=dict)
-    _priorities: dict[str, int] = field(default_factory=dict)
+    _priorities: dict[str, PriorityClass] = field(default_factory=dict)
     _faults: dict[tuple[str, str, str], list[Finding]] = field(default_factory=dict)
 
     def add(self, obj: Mapping[str, Any], origin: str = "") -> None:
@@ -195,6 +203,7 @@ class Assembly:
             faults=tuple(
                 Fault(*key, finding) for key, found in self._faults.items() for finding in found
             ),
+            priorities=dict(self._priorities),
         )
 
     @contextmanager
@@ -263,9 +272,10 @@ class Assembly:
         value = obj.get("value")
         if not isinstance(value, int):
             raise MalformedObject("value: must be a whole number")
-        self._priorities[key] = value
+        found = PriorityClass(value, preempts=obj.get("preemptionPolicy") != NEVER)
+        self._priorities[key] = found
         if obj.get("globalDefault") is True:
-            self._priorities[""] = value
+            self._priorities[""] = found
 
     def _take_pod(self, obj: Mapping[str, Any], key: str) -> None:
         self.given.add(Part.PODS)
@@ -299,9 +309,14 @@ class Assembly:
         if not isinstance(template, Mapping) or not isinstance(template.get("spec"), Mapping):
             raise MalformedObject("its pod template has no spec")
         owner = {"kind": kind, "name": metadata["name"], "uid": metadata.get("uid") or ""}
-        pod = pod_of_template(raw, template, metadata["name"], owner)
+        priorities = self._priorities
+
+        def make(pod_hash: str) -> PodRecord:
+            pod = pod_of_template(raw, template, metadata["name"], owner, pod_hash)
+            return parse_pod_record(as_created(pod, priorities))
+
         try:
-            record = parse_pod_record(as_created(pod, self._priorities))
+            record = make(NEW_HASH)
         except (ValueError, TypeError, AttributeError) as error:
             job = "jobTemplate.spec." if kind == "CronJob" else ""
             raise MalformedObject(f"spec.{job}template.{_why(error)}") from error
@@ -313,6 +328,9 @@ class Assembly:
             replicas=0 if _is_over(raw) else _replicas(kind, spec),
             template=record,
             owner=controller_of(metadata),
+            template_key=template_key(template) if kind in _ROLLED_OUT else "",
+            template_hash=template_hash(template),
+            make=make if kind == "Deployment" else None,
         )
 
     def _implied(self, pods: list[PodRecord], workloads: list[Workload]) -> list[NamespaceRecord]:

@@ -149,11 +149,14 @@ def _outcome_waiting(
         also = f" (as good: {', '.join(judgement.ties)})" if judgement.ties else ""
         return f"{passed} of {total} nodes take it; the best is {judgement.node}{also}"
     running = [other for other in world.snapshot.pods if other.running]
-    made = preemption(simulator, record, judgement, running)
+    made, freed = preemption(simulator, record, judgement, running), ""
     if made is not None:
         victims = ", ".join(victim.key for victim in made.victims)
-        return f"{judgement.message} Preemption would free {made.node} by ending {victims}"
-    return judgement.message
+        freed = f" Preemption would free {made.node} by ending {victims}"
+    unsure = record.unknown_priority
+    if unsure:
+        unsure = f" PriorityClass {unsure} is not known: the pod is taken to have priority 0."
+    return f"{judgement.message}{unsure}{freed}"
 
 
 def _outcome_running(record: PodRecord, judgement: Judgement) -> str:

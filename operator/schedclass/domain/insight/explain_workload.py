@@ -9,6 +9,7 @@ from schedclass.domain.insight.explain_pod import PodExplanation, explain_pod
 from schedclass.domain.insight.foreseen import refusal
 from schedclass.domain.insight.simulation import Simulator, unavailable
 from schedclass.domain.insight.snapshot import Part, PodRecord, Workload
+from schedclass.domain.insight.wanted import daemon_nodes
 from schedclass.domain.insight.world import World
 
 TRIED: Final = 10
@@ -140,7 +141,7 @@ def _missing_daemons(
     world: World, there: Sequence[PodRecord], workload: Workload, told: PodExplanation
 ) -> MissingPods | None:
     held = {record.pod.node_name for record in there}
-    bare = [name for name in sorted(world.nodes) if name not in held]
+    bare = [name for name in daemon_nodes(world, workload) if name not in held]
     if there and not bare:
         return None
     if told.judgement is not None and bare and not told.judgement.gated:
@@ -152,5 +153,8 @@ def _missing_daemons(
         # The controller ties each pod to its node, so none of them is chosen before others.
         judgement = replace(told.judgement, verdicts=verdicts, node="", ties=())
         told = replace(told, judgement=judgement, outcome=outcome)
+    elif told.judgement is not None and world.nodes and not bare:
+        outcome = f"its template allows none of {len(world.nodes)} nodes, so no pod is made"
+        told = replace(told, outcome=outcome)
     count = len(bare) if world.snapshot.knows(Part.NODES) else 1
     return MissingPods(workload.key, count, told)

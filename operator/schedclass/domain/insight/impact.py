@@ -80,9 +80,9 @@ def impact(
     old, new = _broken(before), _broken(after)
     nodes_before = _nodes(before, groups_before)
     nodes_after = _nodes(after, groups)
-    messages = {p.pod: p.message for group in groups for p in group.placements}
+    messages = {_key(after, group, p.pod): p.message for group in groups for p in group.placements}
     outcomes = [
-        Outcome(key, nodes_before[key], node, messages.get(key, ""))
+        Outcome(key[0], nodes_before[key], node, messages.get(key, ""))
         for key, node in sorted(nodes_after.items())
         if key in nodes_before and nodes_before[key] != node
     ]
@@ -94,7 +94,7 @@ def impact(
         stopping=tuple(o for o in outcomes if not o.after),
         moved=tuple(o for o in outcomes if o.before and o.after),
         ending=tuple(
-            Outcome(key, node, "")
+            Outcome(key[0], node, "")
             for key, node in sorted(nodes_before.items())
             if node and key not in nodes_after
         ),
@@ -109,13 +109,25 @@ def _broken(world: World) -> dict[tuple[str, str], Violation]:
     }
 
 
-def _nodes(world: World, groups: tuple[Group, ...]) -> dict[str, str]:
+_Key = tuple[str, str]
+"""A pod, and the group that wants it where it does not exist: workloads may agree on a name."""
+
+
+def _key(world: World, group: Group, pod: str) -> _Key:
+    return pod, "" if pod in world.pod_keys else group.name
+
+
+def _nodes(world: World, groups: tuple[Group, ...]) -> dict[_Key, str]:
     """Where each pod is in the end, empty for nowhere."""
-    found = {record.key: record.pod.node_name for record in world.snapshot.pods if record.running}
+    found: dict[_Key, str] = {
+        (record.key, ""): record.pod.node_name for record in world.snapshot.pods if record.running
+    }
+    preempted: set[str] = set()
     for group in groups:
         for placement in group.placements:
-            found[placement.pod] = placement.node
-            found.update(dict.fromkeys(placement.preempted, ""))
+            found[_key(world, group, placement.pod)] = placement.node
+            preempted.update(placement.preempted)
+    found.update((key, "") for key in list(found) if key[0] in preempted)
     return found
 
 
@@ -137,11 +149,16 @@ def _same_class(before: World, after: World, name: str) -> bool:
     return old.spec == new.spec and old.deleting == new.deleting
 
 
+_OF_NODES = ("DaemonSet", "Node")
+"""Who makes pods for one node each: a DaemonSet, and a node that shows what it runs by itself."""
+
+
 def displaced(snapshot: Snapshot, gone: Collection[str] = ()) -> Snapshot:
     """Pods that cannot stay are made to wait again, as their controllers would make them anew.
 
     These are pods of nodes that are gone and pods that do not tolerate a NoExecute taint of their
-    node. Pods without a controller, and those of DaemonSets, end instead.
+    node. Pods without a controller, and those of DaemonSets, end instead; what a node runs by
+    itself ends with the node.
 
     Args:
         snapshot: the cluster.
@@ -151,12 +168,16 @@ def displaced(snapshot: Snapshot, gone: Collection[str] = ()) -> Snapshot:
     kept: list[PodRecord] = []
     for record in snapshot.pods:
         node = nodes.get(record.pod.node_name)
-        driven_out = node is not None and any(
-            taint.effect == "NoExecute" and not tolerates(record.pod.tolerance, taint)
-            for taint in node.taints
+        driven_out = (
+            node is not None
+            and not record.mirror
+            and any(
+                taint.effect == "NoExecute" and not tolerates(record.pod.tolerance, taint)
+                for taint in node.taints
+            )
         )
         if not record.running or not (driven_out or record.pod.node_name in gone):
             kept.append(record)
-        elif record.owner is not None and not record.pod.daemon:
+        elif record.owner is not None and record.owner.kind not in _OF_NODES:
             kept.append(replace(record, pod=replace(record.pod, node_name=""), scheduled=None))
     return replace(snapshot, pods=tuple(kept))

@@ -39,13 +39,13 @@ def groups_concerned(
         namespaces: whose groups are concerned, however they fare.
         names: of groups that are.
     """
-    fared = {placement.pod: _fate(placement) for group in before for placement in group.placements}
+    fared = {(group.name, p.pod): _fate(p) for group in before for p in group.placements}
     return tuple(
         group
         for group in groups
         if group.name in names
         or any(
-            fared.get(placement.pod) != _fate(placement)
+            fared.get((group.name, placement.pod)) != _fate(placement)
             or placement.pod.partition("/")[0] in namespaces
             for placement in group.placements
         )

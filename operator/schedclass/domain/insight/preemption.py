@@ -31,9 +31,12 @@ def preemption(
         running: all pods that run.
 
     Returns:
-        None if no node helps. Of several, in kube-scheduler's order: the lowest highest priority
-        among the victims, then the lowest sum of priorities, then the fewest, then by name.
+        None if no node helps, or the pod's policy is to wait. Of several, in kube-scheduler's
+        order: the lowest highest priority among the victims, then the lowest sum of priorities,
+        then the fewest, then by name.
     """
+    if not record.preempts:
+        return None
     candidates = {verdict.node for verdict in judgement.verdicts if _may_help(verdict)}
     lower: dict[str, list[PodRecord]] = {}
     for other in running:

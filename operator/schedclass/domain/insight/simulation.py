@@ -100,7 +100,8 @@ class Judgement:
         verdicts: of each node, by name.
         node: the node chosen, empty if none passed.
         ties: other nodes with the same score; kube-scheduler picks one of them by chance.
-        message: in kube-scheduler's words, why there is none; empty if there is one.
+        message: in kube-scheduler's words, why there is none; empty if there is one. Of a pod that
+            no scheduler is asked for, why not.
         gated: scheduling gates hold the pod back.
     """
 
@@ -124,6 +125,7 @@ class Simulator:
     def __init__(self, world: World) -> None:
         """Count what runs."""
         self._world = world
+        self._counted = {record.pod.uid for record in world.snapshot.pods if record.running}
         self.capacity = Capacity(world.snapshot.nodes, world.snapshot.pods)
         self._default_spread = DefaultSpread(world)
         self._in_tree = world.cluster(with_classes=False)
@@ -154,13 +156,15 @@ class Simulator:
         ours = self._ours(record)
         scheduler = names.SCHEDULER_NAME if ours else record.scheduler
         class_name = self.class_applied(record)
-        if record.running:
+        # A template may name a node, and takes no place on it.
+        counted = record.running and record.pod.uid in self._counted
+        if counted:
             self.capacity.remove(record, record.pod.node_name)
             self._default_spread.remove(record, record.pod.node_name)
         try:
             verdicts = self._verdicts(record, ours, only)
         finally:
-            if record.running:
+            if counted:
                 self.capacity.add(record, record.pod.node_name)
                 self._default_spread.add(record, record.pod.node_name)
         best = sorted(
@@ -180,6 +184,7 @@ class Simulator:
     def place(self, record: PodRecord, node_name: str) -> None:
         """A pod takes its place; later pods see it there."""
         placed = replace(record, pod=record.pod.on(node_name))
+        self._counted.add(record.pod.uid)
         self.capacity.add(placed, node_name)
         self._default_spread.add(placed, node_name)
         self._with_classes.put_pod(placed.pod)
@@ -187,6 +192,7 @@ class Simulator:
 
     def remove(self, record: PodRecord, node_name: str) -> None:
         """A pod that was counted or placed leaves its node."""
+        self._counted.discard(record.pod.uid)
         self.capacity.remove(record, node_name)
         self._default_spread.remove(record, node_name)
         for cluster in (self._in_tree, self._with_classes):

@@ -4,10 +4,10 @@ Who gathers it (from an API server, from manifests) says what is unknown; who re
 unknown for absent.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from schedclass.domain import names
 from schedclass.domain.compliance import is_mirror
@@ -18,6 +18,9 @@ from schedclass.domain.resources import Amounts, Demand, parse_amounts, parse_de
 from schedclass.domain.scheduling.pods import Pod, parse_pod
 from schedclass.domain.schedulingclass import SchedulingClass
 from schedclass.domain.tenants import Tenant
+
+NEVER: Final = "Never"
+"""The `preemptionPolicy` of pods that wait until there is room."""
 
 
 class Part(StrEnum):
@@ -102,6 +105,19 @@ class Scheduled:
 
 
 @dataclass(frozen=True, slots=True)
+class PriorityClass:
+    """What a PriorityClass gives to pods that name it.
+
+    Attributes:
+        value: their priority.
+        preempts: whether running pods may end for them (`preemptionPolicy`).
+    """
+
+    value: int
+    preempts: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class PodRecord:
     """A pod with what the placement of others does not depend on.
 
@@ -115,6 +131,9 @@ class PodRecord:
         owner: its controller.
         scheduled: the condition PodScheduled.
         created: `metadata.creationTimestamp`.
+        preempts: whether running pods may end for it (`spec.preemptionPolicy`).
+        priority_class: the PriorityClass that it names, empty for none.
+        priority_known: whether it is known which priority that is; it reads as 0 where not.
     """
 
     pod: Pod
@@ -126,6 +145,14 @@ class PodRecord:
     owner: Owner | None = None
     scheduled: Scheduled | None = None
     created: str = ""
+    preempts: bool = True
+    priority_class: str = ""
+    priority_known: bool = True
+
+    @property
+    def unknown_priority(self) -> str:
+        """The PriorityClass that it names and that nothing is known of; empty for none."""
+        return "" if self.priority_known else self.priority_class
 
     @property
     def key(self) -> str:
@@ -153,6 +180,9 @@ class Workload:
         replicas: how many pods it wants at a time; None for one on each node that takes it.
         template: the first pod it would make.
         owner: its controller, if it has one itself.
+        template_key: of a Deployment or ReplicaSet, equal for templates that differ by hash only.
+        template_hash: the hash in its template, empty for none.
+        make: of a Deployment, the first pod it would make if its template had some hash.
     """
 
     kind: str
@@ -162,6 +192,9 @@ class Workload:
     replicas: int | None
     template: PodRecord
     owner: Owner | None = None
+    template_key: str = ""
+    template_hash: str = ""
+    make: Callable[[str], PodRecord] | None = field(default=None, compare=False, repr=False)
 
     @property
     def key(self) -> str:
@@ -178,6 +211,7 @@ class Snapshot:
         unknown: parts of which not everything was seen, each with one sentence why.
         origin: where it comes from, for a person.
         faults: what is wrong with objects as they were given.
+        priorities: PriorityClasses that were given, by name.
     """
 
     nodes: tuple[NodeRecord, ...] = ()
@@ -189,6 +223,7 @@ class Snapshot:
     unknown: Mapping[Part, str] = field(default_factory=dict)
     origin: str = ""
     faults: tuple[Fault, ...] = ()
+    priorities: Mapping[str, PriorityClass] = field(default_factory=dict)
 
     def knows(self, *parts: Part) -> bool:
         """Whether all of these parts were seen whole."""
@@ -227,6 +262,9 @@ def parse_pod_record(obj: Mapping[str, Any]) -> PodRecord:
         owner=controller_of(metadata),
         scheduled=_scheduled(status.get("conditions")),
         created=str(metadata.get("creationTimestamp") or ""),
+        preempts=spec.get("preemptionPolicy") != NEVER,
+        priority_class=(named := str(spec.get("priorityClassName") or "")),
+        priority_known=not named or spec.get("priority") is not None,
     )
 
 

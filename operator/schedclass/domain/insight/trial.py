@@ -1,12 +1,26 @@
 """A whole simulation: every pod that waits, and every pod that workloads still want, in turn."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
+from schedclass.domain.insight.capacity import NODE_PORTS, NODE_RESOURCES
+from schedclass.domain.insight.foreseen import refusal
 from schedclass.domain.insight.preemption import Preemption, preemption
+from schedclass.domain.insight.priorities import unknown_priorities
 from schedclass.domain.insight.simulation import Judgement, Simulator
-from schedclass.domain.insight.snapshot import Part, PodRecord, Workload
+from schedclass.domain.insight.snapshot import Part, PodRecord
+from schedclass.domain.insight.wanted import (
+    MOST,
+    Candidate,
+    candidates,
+    left_out,
+    refused_at_creation,
+)
 from schedclass.domain.insight.world import World
+from schedclass.domain.scheduling import Plugin
+
+KUBELET_RULES: Final = (Plugin.NODE_AFFINITY.value, NODE_PORTS, NODE_RESOURCES)
+"""What a kubelet checks once more of a pod that comes to its node (`GeneralPredicates`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +32,7 @@ class Placement:
         group: what it belongs to, e.g. `Deployment shop/web`; for a pod of its own its name.
         class_name: the class that was applied.
         node: the node, empty if there is none for it.
-        message: why there is none.
+        message: why there is none, or why no scheduler was asked for it.
         preempted: pods that have to end for it.
     """
 
@@ -50,27 +64,6 @@ class Group:
         return sum(bool(placement.node) for placement in self.placements)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A pod to be placed."""
-
-    record: PodRecord
-    group: str
-    only: tuple[str, ...] = ()
-
-
-def candidates(world: World) -> list[Candidate]:
-    """The pods to be placed, in the order of kube-scheduler's queue: priority, then age."""
-    waiting = [
-        Candidate(record, world.group_of(record))
-        for record in world.snapshot.pods
-        if record.pending
-    ]
-    waiting.sort(key=lambda candidate: candidate.record.created)
-    every = [*waiting, *_wanted(world)]
-    return sorted(every, key=lambda candidate: -candidate.record.pod.priority)
-
-
 def run(world: World) -> tuple[Group, ...]:
     """Place all candidates in turn.
 
@@ -78,23 +71,65 @@ def run(world: World) -> tuple[Group, ...]:
         Groups in the order in which their first pod had its turn.
     """
     simulator = Simulator(world)
-    alive = {record.key: record for record in world.snapshot.pods if record.running}
+    alive = {record.pod.uid: record for record in world.snapshot.pods if record.running}
+    for record in refused_at_creation(world):
+        simulator.remove(alive.pop(record.pod.uid), record.pod.node_name)
     first: dict[str, Judgement] = {}
     placements: dict[str, list[Placement]] = {}
+    stuck: tuple[Candidate, Judgement] | None = None
     for candidate in candidates(world):
         record = candidate.record
-        judgement = simulator.judge(record, candidate.only)
+        made, known = None, stuck is not None and _alike(candidate, stuck[0])
+        judgement = stuck[1] if stuck and known else _judged(world, simulator, candidate)
         first.setdefault(candidate.group, judgement)
-        made = None
-        if not judgement.node and not judgement.gated:
+        if not (judgement.node or judgement.gated or known):
             made = preemption(simulator, record, judgement, alive.values())
         placement = _settle(simulator, candidate, judgement, made)
-        for victim in placement.preempted:
-            del alive[victim]
+        for victim in made.victims if made else ():
+            del alive[victim.pod.uid]
         if placement.node:
-            alive[record.key] = replace(record, pod=record.pod.on(placement.node))
+            alive[record.pod.uid] = replace(record, pod=record.pod.on(placement.node))
+        stuck = None if placement.node else (candidate, judgement)
         placements.setdefault(candidate.group, []).append(placement)
     return tuple(Group(name, first[name], tuple(placements[name])) for name in placements)
+
+
+def _alike(one: Candidate, other: Candidate) -> bool:
+    """Whether two pods differ by name only: the second fares as the first if nothing moved."""
+    if one.group != other.group or one.only != other.only:
+        return False
+    pod = replace(one.record.pod, uid=other.record.pod.uid, name=other.record.pod.name)
+    return replace(one.record, pod=pod) == other.record
+
+
+def _judged(world: World, simulator: Simulator, candidate: Candidate) -> Judgement:
+    """What becomes of a pod before any scheduler sees it, else what the scheduler says."""
+    record = candidate.record
+    refused = refusal(world, record)
+    if refused is not None:
+        return _unasked(simulator, record, "", f"admission would refuse it: {refused}")
+    node = record.pod.node_name
+    if not node:
+        return simulator.judge(record, candidate.only)
+    named = f'it names node "{node}" itself'
+    if node not in world.nodes:
+        return _unasked(simulator, record, "", f"{named}, which is not known")
+    unplaced = replace(record, pod=record.pod.on(""))
+    for check in simulator.judge(unplaced, (node,)).verdicts[0].rejections:
+        if check.rule in KUBELET_RULES and not check.class_name:
+            why = f"{named}, whose kubelet would reject it: {check.message}"
+            return _unasked(simulator, record, "", why)
+    return _unasked(simulator, record, node, f"{named}, so no scheduler is asked")
+
+
+def _unasked(simulator: Simulator, record: PodRecord, node: str, why: str) -> Judgement:
+    return Judgement(
+        class_name=simulator.class_applied(record),
+        scheduler=record.scheduler,
+        verdicts=(),
+        node=node,
+        message=why,
+    )
 
 
 def _settle(
@@ -117,49 +152,6 @@ def _settle(
     )
 
 
-def _wanted(world: World) -> Iterator[Candidate]:
-    """Pods that controllers have yet to make of their templates."""
-    if not world.snapshot.workloads:
-        return
-    there: dict[str, int] = {}
-    for record in world.snapshot.pods:
-        if not record.pod.finished:
-            group = world.group_of(record)
-            there[group] = there.get(group, 0) + 1
-    given = {workload.key for workload in world.snapshot.workloads}
-    for workload in world.snapshot.workloads:
-        owner = workload.owner
-        if owner is not None and f"{owner.kind} {workload.namespace}/{owner.name}" in given:
-            continue  # its owner wants these very pods
-        if workload.replicas is None:
-            yield from _daemons(world, workload)
-            continue
-        for number in range(there.get(workload.key, 0), workload.replicas):
-            yield Candidate(_replica(workload, str(number)), workload.key)
-
-
-def _replica(workload: Workload, suffix: str) -> PodRecord:
-    template, name = workload.template, f"{workload.name}-{suffix}"
-    labels = template.pod.labels
-    key = "statefulset.kubernetes.io/pod-name"
-    if key in labels:
-        labels = {**labels, key: name}
-    pod = replace(template.pod, uid=f"{template.pod.namespace}/{name}", name=name, labels=labels)
-    return replace(template, pod=pod)
-
-
-def _daemons(world: World, workload: Workload) -> Iterator[Candidate]:
-    """One pod for each node that has none: the controller ties each to its node."""
-    held = {
-        record.pod.node_name
-        for record in world.snapshot.pods
-        if record.running and world.group_of(record) == workload.key
-    }
-    for name in sorted(world.nodes):
-        if name not in held:
-            yield Candidate(_replica(workload, name), workload.key, (name,))
-
-
 NOT_MODELLED = (
     "volumes, devices (DRA), images, gang scheduling and PodDisruptionBudgets are not modelled"
 )
@@ -176,4 +168,12 @@ def caveats(world: World) -> tuple[str, ...]:
         found.append(f"pods: {world.snapshot.unknown[Part.PODS]}; others may take up room")
     if not world.snapshot.knows(Part.CLASSES):
         found.append(f"classes: {world.snapshot.unknown[Part.CLASSES]}; those constrain nothing")
+    found += [
+        f"PriorityClass {name} is not known: its pods are taken to have priority 0"
+        for name in unknown_priorities(world.snapshot)
+    ]
+    found += [
+        f"{workload} wants {missing} more pods: only the first {MOST} are placed"
+        for workload, missing in left_out(world)
+    ]
     return tuple(found)

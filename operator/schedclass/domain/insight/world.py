@@ -1,12 +1,14 @@
 """A snapshot with the decisions that follow from it: tree, classes, and the index of scheduling."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 
 from schedclass.domain import names
 from schedclass.domain.inheritance import Effective, effective_class
+from schedclass.domain.insight.hashes import with_hashes
+from schedclass.domain.insight.priorities import with_priorities
 from schedclass.domain.insight.scheduler_sign import scheduler_missing
 from schedclass.domain.insight.snapshot import (
     NamespaceRecord,
@@ -56,7 +58,7 @@ class World:
 
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         """Link the namespaces; everything else is computed when first asked for."""
-        self.snapshot = snapshot
+        self.snapshot = snapshot = with_priorities(with_hashes(snapshot))
         self.policy = policy
         self.tree = NamespaceTree(ExcludedNamespaces(policy.excluded))
         self.namespaces: dict[str, NamespaceRecord] = {}
@@ -165,6 +167,11 @@ class World:
             if not record.pod.finished:
                 found.setdefault(record.pod.namespace, []).append(record)
         return {name: tuple(records) for name, records in found.items()}
+
+    @cached_property
+    def pod_keys(self) -> Set[str]:
+        """Namespaces and names of pods that are not finished."""
+        return {record.key for record in self.snapshot.pods if not record.pod.finished}
 
     @cached_property
     def _owners(self) -> Mapping[str, Owner]:
