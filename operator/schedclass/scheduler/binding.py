@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from http import HTTPStatus
 from typing import Any, Final
 
 from schedclass.domain.findings import Reason
@@ -202,6 +203,9 @@ class Binder:
             if error.status >= 500 and not (again or self._stopping):
                 return await self._send(pod, request, again=True)
             certain = error.status < 500 and not again
+            if certain and error.status != HTTPStatus.CONFLICT and pod.uid not in self._doubts:
+                # Nothing to look for, as in a namespace on its way out, where all are refused.
+                return self._take_back(pod, Outcome.REFUSED, str(error))
             return await self._find_out(pod, request, str(error), certain=certain)
         except (Unreachable, TimeoutError) as error:
             return await self._find_out(pod, request, str(error) or "no answer in time")

@@ -122,6 +122,17 @@ async def test_a_refusal_frees_the_place(status: int) -> None:
         assert (await b.bind("two", "n1")).outcome is Outcome.BOUND
 
 
+@pytest.mark.parametrize("status", [400, 403, 404, 422, 429])
+async def test_what_a_refusal_cannot_have_done_is_not_looked_for(status: int) -> None:
+    """In a namespace on its way out, all of hundreds are refused, and each look is a request."""
+    async with bench(apart()) as b:
+        b.answers("one", failure(status, "Whatever", "no"))
+        b.found("one", failure(500, "InternalError", "overloaded"))
+        assert (await b.bind("one", "n1")).outcome is Outcome.REFUSED
+        assert [request.method for request in b.api.requests] == ["POST"]
+        assert b.world.state.cluster.assumed == {}
+
+
 @pytest.mark.parametrize("status", [409, 500, 504])
 async def test_an_answer_that_hides_a_success_is_seen_through(status: int) -> None:
     async with bench(apart()) as b:
