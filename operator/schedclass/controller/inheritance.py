@@ -22,6 +22,7 @@ from schedclass.domain.inheritance import (
     merge_patch,
 )
 from schedclass.domain.namespaces import Namespace
+from schedclass.kube.absences import ConfirmedAbsences
 from schedclass.kube.client import KubeClient
 from schedclass.kube.errors import ApiError, NotFound
 from schedclass.kube.events import EventRecorder, ObjectRef
@@ -33,7 +34,6 @@ FIRST_HOLD = 1.0
 LONGEST_HOLD = 300.0
 FORGET_AFTER = 900.0
 PRIMED_AT_ONCE = 500
-ABSENCE_SECONDS = 1.0
 
 ANNOTATIONS_REFUSED = Finding(
     Reason.ANNOTATIONS_REFUSED,
@@ -82,7 +82,7 @@ class InheritanceController:
         self._clock = clock
         self._contests: dict[str, _Contest] = {}
         self._told: dict[str, tuple[Finding, ...]] = {}
-        self._absent_at: dict[str, float] = {}
+        self._absent = ConfirmedAbsences(clock)
         self.bindings = Bindings()
         self.queue = WorkQueue(self._root_of)
         state.on_affected = self.queue.add_all
@@ -139,7 +139,7 @@ class InheritanceController:
         exists = self._state.class_exists(name)
         if name is None or exists is not False or not ns.enforced:
             return exists
-        if self._clock() - self._absent_at.get(name, -ABSENCE_SECONDS) < ABSENCE_SECONDS:
+        if self._absent.believed(name):
             return False
         selector = {"fieldSelector": f"metadata.name={name}"}
         try:
@@ -149,9 +149,7 @@ class InheritanceController:
         if found:
             self._state.classes.apply("MODIFIED", found[0])
             return True
-        if len(self._absent_at) > 1024:
-            self._absent_at.clear()
-        self._absent_at[name] = self._clock()
+        self._absent.note(name)
         return False
 
     def _root_of(self, name: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from schedclass.controller.workqueue import WorkQueue
 from schedclass.kube.errors import ApiError, Conflict, NotFound, TooManyRequests, Unreachable
+from schedclass.kube.reflector import MAX_RETRY_AFTER
 from schedclass.observability.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ class Reconciler:
             # writes all the time must not win by that.
             self._retry(key, longest=LONGEST_AFTER_CONFLICT)
         except TooManyRequests as error:
-            pause = min(error.retry_after or 1.0, LONGEST_DELAY)
+            pause = min(error.retry_after or 1.0, MAX_RETRY_AFTER)
             self._paused_until = max(self._paused_until, time.monotonic() + pause)
             self._retry(key)
         except (ApiError, Unreachable) as error:

@@ -202,11 +202,11 @@ class Binder:
         except ApiError as error:
             if error.status >= 500 and not (again or self._stopping):
                 return await self._send(pod, request, again=True)
-            certain = error.status < 500 and not again
-            if certain and error.status != HTTPStatus.CONFLICT and pod.uid not in self._doubts:
+            over = error.status < 500 and not (again or pod.uid in self._doubts)
+            if over and error.status != HTTPStatus.CONFLICT:
                 # Nothing to look for, as in a namespace on its way out, where all are refused.
                 return self._take_back(pod, Outcome.REFUSED, str(error))
-            return await self._find_out(pod, request, str(error), certain=certain)
+            return await self._find_out(pod, request, str(error), over=over)
         except (Unreachable, TimeoutError) as error:
             return await self._find_out(pod, request, str(error) or "no answer in time")
         except Exception:
@@ -258,17 +258,9 @@ class Binder:
         return None
 
     async def _find_out(
-        self, pod: Pod, request: BindRequest, why: str, *, certain: bool = False
+        self, pod: Pod, request: BindRequest, why: str, *, over: bool = False
     ) -> BindResult:
-        """The request may have had its effect, or an earlier one had; look.
-
-        Args:
-            pod: the pod.
-            request: the request.
-            why: what happened.
-            certain: whether this request had none; with 409, an earlier one may have had.
-        """
-        over = certain and self.doubtful_node(pod.uid) is None
+        """The request may have had its effect, or an earlier one had; look, see `_look`."""
         return await self._look(pod, request, why, over=over) or self._doubt(pod, request, why)
 
     async def _look(

@@ -7,7 +7,6 @@ about a name that no object can have: in a path it could lead to another object.
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 
 from schedclass.domain.admission import ClassState, ClassView
@@ -15,13 +14,10 @@ from schedclass.domain.inheritance import Effective
 from schedclass.domain.label_syntax import why_not_dns_label, why_not_dns_subdomain
 from schedclass.domain.namespaces import Namespace
 from schedclass.domain.tree import parent_candidates
+from schedclass.kube.absences import ConfirmedAbsences
 from schedclass.kube.client import KubeClient
 from schedclass.kube.errors import ApiError, NotFound, Unreachable
 from schedclass.kube.state import CLASSES_PATH, NAMESPACES_PATH, ClusterState
-
-ABSENCE_SECONDS = 1.0
-"""How long a confirmed absence of a class is believed. A class that is created meanwhile shows up
-through the watch; this only bounds the requests of a storm of pods that name no existing class."""
 
 DEEPEST = 64
 """Namespace names have at most 63 characters, so no chain by name is longer."""
@@ -40,7 +36,7 @@ class LiveReader:
         self._client = client
         self._seconds = seconds
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._absent_at: dict[str, float] = {}
+        self._absent = ConfirmedAbsences()
 
     async def effective(self, namespace: str) -> Effective:
         """The class that applies to a namespace, also to one created a moment ago.
@@ -60,19 +56,18 @@ class LiveReader:
         """The class of that name; absent only when the API server itself says so."""
         if name is None:
             return ClassView(ClassState.ABSENT)
+        view = self._state.view_class(name)
+        if view.state is ClassState.EXISTS:
+            return view
         if why_not_dns_subdomain(name):
             return ClassView(ClassState.ABSENT)
-        view = self._state.view_class(name)
-        if view.state is not ClassState.ABSENT or self._recently_absent(name):
+        if view.state is ClassState.UNKNOWN or self._absent.believed(name):
             return view
         try:
             await self._shared(f"class {name}", lambda: self._read_class(name))
         except Undecided:
             return ClassView(ClassState.UNKNOWN)
         return self._state.view_class(name)
-
-    def _recently_absent(self, name: str) -> bool:
-        return time.monotonic() - self._absent_at.get(name, -ABSENCE_SECONDS) < ABSENCE_SECONDS
 
     async def _shared(self, key: str, read: Callable[[], Awaitable[None]]) -> None:
         """Let requests that come together wait for one read; a cancelled one harms no other."""
@@ -88,9 +83,7 @@ class LiveReader:
         if found is not None:
             self._state.classes.apply("MODIFIED", found)
             return
-        if len(self._absent_at) > 1024:
-            self._absent_at.clear()
-        self._absent_at[name] = time.monotonic()
+        self._absent.note(name)
 
     async def _read_chain(self, namespace: str) -> None:
         """Read a namespace and those of its possible parents that are not known."""

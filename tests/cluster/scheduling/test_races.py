@@ -35,8 +35,6 @@ that hang for six seconds, and what ran on a node that is gone is collected afte
 NODES = 200 if LONG else 48
 PODS = 300 if LONG else 60
 KILLS = 20 if LONG else 4
-PATIENCE = 4
-"""Times as long as usual may take what a busy machine does."""
 
 # With setup and teardown of a whole control plane, which belong to a test's time.
 pytestmark = pytest.mark.timeout(900)
@@ -48,7 +46,7 @@ def _pool(session_operator: Installation) -> Iterator[dict[str, str]]:
     cluster = session_operator.cluster
     zones = {f"race-{number}": "abc"[number % 3] for number in range(NODES)}
     cluster.add_nodes(node(name, zone, labels=POOL) for name, zone in zones.items())
-    cluster.wait_nodes_ready(list(zones), seconds=30 * PATIENCE)
+    cluster.wait_nodes_ready(list(zones), seconds=120)
     yield zones
     cluster.admin.request("DELETE", f"{NODES_PATH}?labelSelector=pool%3Draces")
 
@@ -71,7 +69,7 @@ def conflicts(operator: Installation) -> int:
 
 def finished(workloads: Workloads, count: int, seconds: float) -> float:
     began = time.monotonic()
-    workloads.wait_placed(count, seconds=seconds * PATIENCE)
+    workloads.wait_placed(count, seconds=seconds)
     return time.monotonic() - began
 
 
@@ -82,7 +80,7 @@ def test_as_many_replicas_as_nodes_that_avoid_one_another(
     before = conflicts(operator)
     with History(operator.cluster, web.namespace) as history:
         web.deploy(replicas=NODES)
-        took = finished(web, NODES, 90)
+        took = finished(web, NODES, 360)
     print(f"\n{NODES} replicas in {took:.1f} s, {conflicts(operator) - before} conflicts")
     assert shared_nodes(history) == []
     assert history.bound_twice() == []
@@ -113,12 +111,12 @@ def test_a_spread_over_zones_while_the_extenders_are_killed(
             eventually(
                 "most are placed",
                 lambda: sum(web.placement().values()) > PODS * 2 // 3,
-                seconds=200 * PATIENCE,
+                seconds=800,
             )
         finally:
             stop.set()
             killer.join()
-        took = finished(web, PODS, 100)
+        took = finished(web, PODS, 400)
     print(f"\n{PODS} pods, {kills} kills, {took:.1f} s after the last")
     assert broken_spread(history, pool) == []
     assert history.bound_twice() == []
@@ -131,7 +129,7 @@ def test_a_spread_over_zones_while_bindings_are_refused_fail_and_hang(
     web = tenant(nodeSelector=POOL, topologySpreadConstraints=spread(WEB))
     with FaultyApi(operator) as faulty, History(operator.cluster, web.namespace) as history:
         web.deploy(replicas=PODS)
-        took = finished(web, PODS, 110)
+        took = finished(web, PODS, 440)
     print(f"\n{PODS} pods in {took:.1f} s, {faulty.faults} faults")
     assert faulty.faults
     assert broken_spread(history, pool) == []
@@ -158,7 +156,7 @@ def test_hosts_are_not_shared_while_pods_go_and_nodes_come_and_go(
                 len(set(web.placement()) & {n["metadata"]["name"] for n in web.all_nodes()})
                 == count
             ),
-            seconds=90 * PATIENCE,
+            seconds=360,
         )
     assert shared_nodes(history) == []
     assert history.bound_twice() == []

@@ -14,7 +14,6 @@ from schedclass.domain.insight.wanted import (
     Candidate,
     candidates,
     left_out,
-    refused_at_creation,
 )
 from schedclass.domain.insight.world import World
 from schedclass.domain.scheduling import Plugin
@@ -72,12 +71,15 @@ def run(world: World) -> tuple[Group, ...]:
     """
     simulator = Simulator(world)
     alive = {record.pod.uid: record for record in world.snapshot.pods if record.running}
-    for record in refused_at_creation(world):
-        simulator.remove(alive.pop(record.pod.uid), record.pod.node_name)
+    queue = candidates(world)
+    for candidate in queue:  # what was given with a node, and admission would not let in
+        given = alive.pop(candidate.record.pod.uid, None)
+        if given is not None:
+            simulator.remove(given, given.pod.node_name)
     first: dict[str, Judgement] = {}
     placements: dict[str, list[Placement]] = {}
     stuck: tuple[Candidate, Judgement] | None = None
-    for candidate in candidates(world):
+    for candidate in queue:
         record = candidate.record
         made, known = None, stuck is not None and _alike(candidate, stuck[0])
         judgement = stuck[1] if stuck and known else _judged(world, simulator, candidate)

@@ -30,12 +30,12 @@ def candidates(world: World) -> list[Candidate]:
         if record.pending
     ]
     waiting.sort(key=lambda candidate: candidate.record.created)
-    refused = [Candidate(record, world.group_of(record)) for record in refused_at_creation(world)]
+    refused = [Candidate(record, world.group_of(record)) for record in _refused_at_creation(world)]
     every = [*refused, *waiting, *_wanted(world)]
     return sorted(every, key=lambda candidate: -candidate.record.pod.priority)
 
 
-def refused_at_creation(world: World) -> Iterator[PodRecord]:
+def _refused_at_creation(world: World) -> Iterator[PodRecord]:
     """Pods that were given with a node, and that admission would not let in: they take no place."""
     for record in world.snapshot.pods:
         given = record.running and not (record.stored or record.phase)
