@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from schedclass.domain.findings import Reason
 from schedclass.domain.scheduling import Decisions, Pod
@@ -28,12 +28,14 @@ from schedclass.scheduler.state import SchedulerState, read_pod
 
 logger = logging.getLogger(__name__)
 
-POST_SECONDS: Final = 4.0
-GET_SECONDS: Final = 2.0
-"""Together below the `httpTimeout` after which kube-scheduler stops listening."""
-
 CONFIRM_SECONDS: Final = 3.0
 """How long a binding waits for others."""
+
+POST_SECONDS: Final = 4.0
+"""How long sending it may take, a second attempt included."""
+
+GET_SECONDS: Final = 2.0
+"""Together below the `httpTimeout` (10 s) after which kube-scheduler stops listening."""
 
 DOUBT_SECONDS: Final = 35.0
 """How long a binding whose end is not known may still take effect: only after that does a pod that
@@ -153,6 +155,22 @@ class Binder:
             self._tell()
         return refusal
 
+    async def look_for_unseen(self) -> NoReturn:
+        """Look for bound pods that the watch does not show, for ever.
+
+        Such a pod may have come and gone while the watch was cut off. Nothing would ever tell so.
+        """
+        earlier: set[str] = set()
+        while True:
+            await asyncio.sleep(self._doubt_seconds)
+            unseen = self._state.cluster.assumed.keys() - self._unconfirmed.keys()
+            for uid in unseen & earlier:
+                pod = self._state.cluster.pods.get(uid)
+                if pod is not None:
+                    request = BindRequest(pod.namespace, pod.name, uid, pod.node_name)
+                    await self._look_safely(pod, request)
+            earlier = unseen
+
     def _may_yet_do(self, pod: Pod, node: str) -> bool:
         """Whether a conflict may end by itself: others will have their place soon.
 
@@ -188,20 +206,29 @@ class Binder:
                     await self._news.wait()
             hope = self._others_may_come(pod)
 
-    async def _send(self, pod: Pod, request: BindRequest, *, again: bool = False) -> BindResult:
+    async def _send(
+        self, pod: Pod, request: BindRequest, *, until: float | None = None
+    ) -> BindResult:
         """Send a binding whose place is taken.
 
         A failure inside the API server is met by sending the same once more: if the first one had
         its effect after all, the answer is 409, and we look.
+
+        Args:
+            pod: the pod.
+            request: the request.
+            until: when both attempts must have ended, in seconds of the loop; None for the first.
         """
+        again = until is not None
+        until = until or asyncio.get_running_loop().time() + self._post_seconds
         if pod.uid in self._doubts:
             self._end_later(pod, request)  # the look that is due would come too early for this one
         try:
-            async with asyncio.timeout(self._post_seconds):
+            async with asyncio.timeout_at(until):
                 await self._client.create(_binding_path(request), _binding(request))
         except ApiError as error:
             if error.status >= 500 and not (again or self._stopping):
-                return await self._send(pod, request, again=True)
+                return await self._send(pod, request, until=until)
             over = error.status < 500 and not (again or pod.uid in self._doubts)
             if over and error.status != HTTPStatus.CONFLICT:
                 # Nothing to look for, as in a namespace on its way out, where all are refused.
@@ -339,11 +366,16 @@ class Binder:
         """
         while not self._stopping:
             await asyncio.sleep(self._doubt_seconds)
-            try:
-                if await self._look(pod, request, "no answer in time", over=True):
-                    return
-            except Exception:
-                logger.exception("whether %s/%s is bound cannot be seen", pod.namespace, pod.name)
+            if await self._look_safely(pod, request):
+                return
+
+    async def _look_safely(self, pod: Pod, request: BindRequest) -> bool:
+        """Whether it is known now what became of a binding from which nothing can come any more."""
+        try:
+            return await self._look(pod, request, "no answer in time", over=True) is not None
+        except Exception:
+            logger.exception("whether %s/%s is bound cannot be seen", pod.namespace, pod.name)
+            return False
 
     def _pod_changed(self, _: str, old: Pod | None, new: Pod | None) -> None:
         if old is not None and (new is None or new.uid != old.uid):

@@ -101,7 +101,7 @@ class ClaimedPlaces:
         if new is None:
             return
         if not new.claims:
-            self._forget(new.uid)  # it is bound, or gated
+            self._forget(new.uid)  # it is bound, or cannot be
             return
         is_new = new.uid not in self._waiting
         self._waiting[new.uid] = new

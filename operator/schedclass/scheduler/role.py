@@ -128,7 +128,13 @@ class ExtenderRole:
         )
         # It listens from the start: an answer "not yet" is better than none.
         async with probes, self._chained, self._server, asyncio.TaskGroup() as group:
-            tasks = in_background(group, self._feed(), self._nudge(), self._nominate())
+            tasks = in_background(
+                group,
+                self._feed(),
+                self._nudge(),
+                self._nominate(),
+                self._binder.look_for_unseen(),
+            )
             try:
                 await unless_stopped(stop, asyncio.Event().wait())
             finally:

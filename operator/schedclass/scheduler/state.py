@@ -166,7 +166,7 @@ class SchedulerState:
     def _note_promises(self, old: Pod | None, new: Pod | None) -> None:
         if old is None:
             return
-        gone = new is None or new.uid != old.uid or bool(new.node_name)
+        gone = new is None or new.uid != old.uid or bool(new.node_name) or new.terminating
         if gone or (new is not None and new.tried and not old.tried):
             self.promises.withdraw(old.uid)
 

@@ -231,6 +231,27 @@ async def test_the_watch_ends_a_doubt() -> None:
         assert b.world.allowed("two") == ["n2"]
 
 
+@pytest.mark.parametrize(
+    ("found", "left_to_two"),
+    [
+        (failure(404, "NotFound", "gone", name="one"), ["n1", "n2"]),
+        (json_answer(named("one", raw_pod("six", "n1", version=2))), ["n1", "n2"]),
+        (json_answer(raw_pod("one", "n1", version=2)), ["n2"]),
+    ],
+    ids=["gone", "replaced", "bound"],
+)
+async def test_a_bound_pod_that_the_watch_never_shows_is_looked_for(
+    found: Answer, left_to_two: list[str]
+) -> None:
+    async with bench(apart(), doubt_seconds=0.02) as b, asyncio.TaskGroup() as group:
+        b.found("one", failure(500, "InternalError", "no"), found)
+        assert (await b.bind("one", "n1")).outcome is Outcome.BOUND
+        looking = group.create_task(b.binder.look_for_unseen())
+        await b.api.wait_for(lambda: len(b.api.received("GET", pod_path("one"))) >= 2)
+        await eventually(lambda: b.world.allowed("two") == left_to_two)
+        looking.cancel()
+
+
 async def test_a_pod_replaced_under_its_name_is_not_bound() -> None:
     async with bench(apart()) as b:
         b.found("four", json_answer(raw_pod("five", version=2)))

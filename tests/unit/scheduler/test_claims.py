@@ -166,6 +166,22 @@ async def test_a_gated_pod_keeps_nobody_out_until_its_gates_are_gone() -> None:
         assert await s.filter("second") == ["n2"]
 
 
+async def test_a_pod_on_its_way_out_keeps_nobody_out() -> None:
+    """The API server binds no pod that is being deleted, however long finalizers keep it."""
+    async with scene() as s:
+        s.api.script("GET", claim_path("data"), sent_to("n1"))
+        s.world.watch(pod("first", claim("data"), claim("more")), "ADDED")
+        s.world.watch(pod("second"), "ADDED")
+        assert await s.filter("second") == ["n2"]
+        leaving = pod("first", claim("data"), version=2)
+        leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        s.world.watch(leaving)
+        assert await s.filter("second") == ["n1", "n2"]
+        s.active = False
+        assert await s.filter("second") == ["n1", "n2"]
+        assert s.asked == 1
+
+
 async def test_a_gated_pod_that_cannot_be_read_about_stops_nobody() -> None:
     async with scene() as s:
         s.api.script("GET", claim_path("data"), failure(503, "ServiceUnavailable", "later"))

@@ -77,7 +77,7 @@ def binds_late(pod: Mapping[str, Any]) -> bool:
 
 
 def claims_of(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """Names of the PersistentVolumeClaims of a pod of our scheduler, none while it is gated.
+    """Names of the PersistentVolumeClaims of a pod of our scheduler; none if it cannot be bound.
 
     That of a generic ephemeral volume is made of the names of pod and volume (KEP-1698). The API
     server lets a pod name claims that cannot exist; such names are left out.
@@ -85,8 +85,8 @@ def claims_of(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[str
     volumes = spec.get("volumes")
     if not volumes or spec.get("schedulerName") != names.SCHEDULER_NAME:
         return ()
-    if spec.get("schedulingGates"):
-        return ()  # it is never tried, so it is on its way to no node
+    if spec.get("schedulingGates") or metadata.get("deletionTimestamp"):
+        return ()  # never tried, or refused by the API server: on its way to no node
     found = []
     for volume in mappings_in(volumes):
         claim = mapping_or_empty(volume.get("persistentVolumeClaim")).get("claimName")
