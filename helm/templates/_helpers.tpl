@@ -33,21 +33,32 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 {{- printf "%s-%s" (default (include "schedclass.fullname" .root) .root.Values.serviceAccount.name) .role }}
 {{- end }}
 
-{{- define "schedclass.image" -}}
-{{- $image := .Values.image }}
+{{/* An image that is named in parts or as one string. Takes (dict "image" IMAGE "tag" DEFAULT). */}}
+{{- define "schedclass.imageName" -}}
+{{- $image := .image }}
 {{- if kindIs "string" $image }}
 {{- $image }}
 {{- else }}
 {{- $name := $image.repository }}
 {{- with $image.registry }}{{ $name = printf "%s/%s" (trimSuffix "/" .) $name }}{{ end }}
-{{- $name = printf "%s:%s" $name (default .Chart.AppVersion $image.tag) }}
+{{- $name = printf "%s:%s" $name (default .tag $image.tag) }}
 {{- with $image.digest }}{{ $name = printf "%s@%s" $name . }}{{ end }}
 {{- $name }}
 {{- end }}
 {{- end }}
 
+{{/* The pull policy of such an image. Takes the image. */}}
 {{- define "schedclass.pullPolicy" -}}
-{{- if kindIs "string" .Values.image }}IfNotPresent{{ else }}{{ .Values.image.pullPolicy }}{{ end }}
+{{- if kindIs "string" . }}IfNotPresent{{ else }}{{ .pullPolicy }}{{ end }}
+{{- end }}
+
+{{- define "schedclass.image" -}}
+{{- include "schedclass.imageName" (dict "image" .Values.image "tag" .Chart.AppVersion) }}
+{{- end }}
+
+{{/* Port of /healthz, /readyz and /metrics: one server answers all three. */}}
+{{- define "schedclass.probePort" -}}
+{{- if kindIs "invalid" .Values.metrics.port }}{{ .Values.probes.port }}{{ else }}{{ .Values.metrics.port }}{{ end }}
 {{- end }}
 
 {{/* "true" if the controller makes the certificates itself, else empty. */}}
@@ -116,4 +127,19 @@ annotations:
 {{- define "schedclass.replicas" -}}
 {{- $own := (index .root.Values .role).replicaCount }}
 {{- if kindIs "invalid" $own }}{{ .root.Values.replicaCount }}{{ else }}{{ $own }}{{ end }}
+{{- end }}
+
+{{/* What webhook.namespaceSelector adds, as list items: expressions, or a whole label selector. */}}
+{{- define "schedclass.namespaceExpressions" -}}
+{{- $selector := .Values.webhook.namespaceSelector }}
+{{- $expressions := list }}
+{{- if kindIs "slice" $selector }}
+{{- $expressions = $selector }}
+{{- else if $selector }}
+{{- range $key, $value := $selector.matchLabels }}
+{{- $expressions = append $expressions (dict "key" $key "operator" "In" "values" (list $value)) }}
+{{- end }}
+{{- $expressions = concat $expressions (default list $selector.matchExpressions) }}
+{{- end }}
+{{- with $expressions }}{{ toYaml . }}{{ end }}
 {{- end }}

@@ -131,14 +131,19 @@ timeoutSeconds: {{ .Values.webhook.timeoutSeconds }}
 admissionReviewVersions: [v1]
 {{- end }}
 
+{{/* The matchCondition of all that judges namespaces, as a list item. */}}
+{{- define "schedclass.notExcludedNamespace" -}}
+# A name yet to be generated is absent here, and an error would decide instead. A selector of labels would
+# not do: until there is a name, kubernetes.io/metadata.name says what its author wrote.
+- name: not-an-excluded-namespace
+  expression: {{ include "schedclass.isExcludedNamespace" (dict "root" . "subject" "request.name") | printf "!(has(request.name) && (%s))" | quote }}
+{{- end }}
+
 {{/* The matchConditions of both entries for namespaces, as list items. */}}
 {{- define "schedclass.namespaceWebhookConditions" -}}
 - name: not-the-controller
   expression: {{ printf "request.userInfo.username != '%s'" (include "schedclass.user" (dict "root" . "role" "controller")) | quote }}
-# A name yet to be generated is absent here, and an error would skip the webhook. A selector of labels would
-# not do: until there is a name, kubernetes.io/metadata.name says what its author wrote.
-- name: not-an-excluded-namespace
-  expression: {{ include "schedclass.isExcludedNamespace" (dict "root" . "subject" "request.name") | printf "!(has(request.name) && (%s))" | quote }}
+{{ include "schedclass.notExcludedNamespace" . }}
 {{- end }}
 
 {{/* CEL: a request for a namespace that may not pass unanswered. That is a new one that may be pinned

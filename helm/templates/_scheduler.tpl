@@ -1,11 +1,7 @@
 {{/* Image of the stock kube-scheduler: of the cluster's own version unless a tag is set. */}}
 {{- define "schedclass.kubeSchedulerImage" -}}
-{{- $image := .Values.scheduler.kubeScheduler.image }}
-{{- $name := $image.repository }}
-{{- with $image.registry }}{{ $name = printf "%s/%s" (trimSuffix "/" .) $name }}{{ end }}
-{{- $name = printf "%s:%s" $name (default (regexFind "^v[0-9]+[.][0-9]+[.][0-9]+" .Capabilities.KubeVersion.Version) $image.tag) }}
-{{- with $image.digest }}{{ $name = printf "%s@%s" $name . }}{{ end }}
-{{- $name }}
+{{- $version := regexFind "^v[0-9]+[.][0-9]+[.][0-9]+" .Capabilities.KubeVersion.Version }}
+{{- include "schedclass.imageName" (dict "image" .Values.scheduler.kubeScheduler.image "tag" $version) }}
 {{- end }}
 
 {{/* KubeSchedulerConfiguration. Why each line is as it is: docs/architecture.md, "The scheduler". */}}
@@ -52,12 +48,15 @@ extenders:
 - {{ include "schedclass.container" (dict "root" .root "role" "extender") | trim | indent 2 | trim }}
 - name: kube-scheduler
   image: {{ include "schedclass.kubeSchedulerImage" .root | quote }}
-  imagePullPolicy: {{ $stock.image.pullPolicy }}
+  imagePullPolicy: {{ include "schedclass.pullPolicy" $stock.image }}
   command:
     - kube-scheduler
   args:
     - --config=/etc/kube-scheduler/config.yaml
     - --secure-port={{ $stock.port }}
+    {{- with $stock.maxUnschedulableDuration }}
+    - --pod-max-in-unschedulable-pods-duration={{ . }}
+    {{- end }}
     {{- with $stock.extraArgs }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -83,6 +82,9 @@ extenders:
     - name: kube-scheduler
       mountPath: /etc/kube-scheduler
       readOnly: true
+    {{- with $values.extraVolumeMounts }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
 {{- with $values.scheduler.extraContainers }}
 {{ toYaml . }}
 {{- end }}

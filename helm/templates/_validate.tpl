@@ -18,13 +18,22 @@
 {{- fail "podDisruptionBudget.minAvailable and podDisruptionBudget.maxUnavailable are both set: set one of them to null." }}
 {{- end }}
 {{- end }}
-{{- if eq (int .Values.webhook.port) (int .Values.probes.port) }}
-{{- fail (printf "webhook.port and probes.port are both %d: give them different ports." (int .Values.webhook.port)) }}
+{{- $probes := kindIs "invalid" .Values.metrics.port | ternary "probes.port" "metrics.port" }}
+{{- $probePort := include "schedclass.probePort" . | int }}
+{{- if eq (int .Values.webhook.port) $probePort }}
+{{- fail (printf "webhook.port and %s are both %d: give them different ports." $probes $probePort) }}
+{{- end }}
+{{- if not .Values.metrics.enabled }}
+{{- range list "serviceMonitor" "prometheusRule" }}
+{{- if (index $.Values .).enabled }}
+{{- fail (printf "%s.enabled is true, but metrics.enabled is false: nothing would be scraped, set metrics.enabled to true or %s.enabled to false." . .) }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- if .Values.scheduler.enabled }}
-{{- $ports := dict "probes.port" .Values.probes.port "scheduler.kubeScheduler.port" .Values.scheduler.kubeScheduler.port "scheduler.extenderPort" .Values.scheduler.extenderPort }}
-{{- if lt (values $ports | uniq | len) 3 }}
-{{- fail "probes.port, scheduler.kubeScheduler.port and scheduler.extenderPort are not all different: they are used in one pod, give each its own." }}
+{{- $ports := list $probePort (int .Values.scheduler.kubeScheduler.port) (int .Values.scheduler.extenderPort) }}
+{{- if lt ($ports | uniq | len) 3 }}
+{{- fail (printf "%s, scheduler.kubeScheduler.port and scheduler.extenderPort are not all different: they are used in one pod, give each its own." $probes) }}
 {{- end }}
 {{- if gt (int .Values.scheduler.kubeScheduler.podInitialBackoffSeconds) (int .Values.scheduler.kubeScheduler.podMaxBackoffSeconds) }}
 {{- fail "scheduler.kubeScheduler.podInitialBackoffSeconds is above podMaxBackoffSeconds: lower the first or raise the second." }}
@@ -32,6 +41,10 @@
 {{- end }}
 {{- if and .Values.webhook.enabled (not .Values.deployments.enabled) (not .Values.webhook.url) }}
 {{- fail "deployments.enabled is false and webhook.url is empty: the API server could not reach the webhook, set webhook.url or webhook.enabled to false." }}
+{{- end }}
+{{- /* -0 lets in what vendors append, as in v1.36.3-gke.1, which else counts as earlier than 1.36. */}}
+{{- if and .Values.policies.mutating.enabled (not (semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version)) }}
+{{- fail (printf "policies.mutating.enabled is true, but Kubernetes %s has no MutatingAdmissionPolicy v1: it came with 1.36, set the value to false, or name the cluster's version with --kube-version if this is rendered without a cluster." .Capabilities.KubeVersion.Version) }}
 {{- end }}
 {{- with .Values.policies }}
 {{- if and .enabled (eq .pods.action "Deny") (not $.Values.webhook.enabled) }}

@@ -7,7 +7,7 @@
 - name: SCHEDCLASS_RELEASE
   value: {{ include "schedclass.fullname" .root | quote }}
 - name: SCHEDCLASS_PROBE_PORT
-  value: {{ .root.Values.probes.port | quote }}
+  value: {{ include "schedclass.probePort" .root | quote }}
 {{- if eq .role "webhook" }}
 - name: SCHEDCLASS_WEBHOOK_PORT
   value: {{ .root.Values.webhook.port | quote }}
@@ -91,7 +91,7 @@ podAntiAffinity:
 {{- $values := .root.Values }}
 name: {{ .role }}
 image: {{ include "schedclass.image" .root | quote }}
-imagePullPolicy: {{ include "schedclass.pullPolicy" .root }}
+imagePullPolicy: {{ include "schedclass.pullPolicy" $values.image }}
 args:
   - {{ .role }}
   {{- with $values.extraArgs }}
@@ -109,7 +109,7 @@ ports:
     protocol: TCP
   {{- end }}
   - name: probes
-    containerPort: {{ $values.probes.port }}
+    containerPort: {{ include "schedclass.probePort" .root }}
     protocol: TCP
 {{- range $probe, $path := dict "livenessProbe" "/healthz" "readinessProbe" "/readyz" "startupProbe" "/healthz" }}
 {{ $probe }}:
@@ -267,6 +267,7 @@ spec:
 {{- end }}
 
 {{- define "schedclass.networkPolicy" -}}
+{{- $policy := .root.Values.networkPolicy }}
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata:
@@ -280,19 +281,46 @@ spec:
       {{- include "schedclass.selectorLabels" . | nindent 6 }}
   policyTypes:
     - Ingress
+    {{- if $policy.egress.enabled }}
+    - Egress
+    {{- end }}
   ingress:
-    # From anywhere: API server and kubelet are no pods that a selector could name.
+    {{- if eq .role "webhook" }}
+    # From anywhere: the API server is no pod that a selector could name.
     - ports:
-        {{- if eq .role "webhook" }}
         - port: {{ .root.Values.webhook.port }}
           protocol: TCP
-        {{- end }}
-        - port: {{ .root.Values.probes.port }}
+    {{- end }}
+    {{- if .root.Values.metrics.enabled }}
+    # Who scrapes. The probes of the kubelet come from the pod's own node, which no policy keeps out.
+    - ports:
+        - port: {{ include "schedclass.probePort" .root }}
           protocol: TCP
         {{- if eq .role "scheduler" }}
         - port: {{ .root.Values.scheduler.kubeScheduler.port }}
           protocol: TCP
         {{- end }}
+      {{- with $policy.metricsFrom }}
+      from:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+    {{- end }}
+  {{- if $policy.egress.enabled }}
+  egress:
+    # To anywhere: neither the API server nor a DNS cache on the node is a pod that a selector could name.
+    - ports:
+        - port: 53
+          protocol: UDP
+        - port: 53
+          protocol: TCP
+        {{- range $policy.egress.apiServerPorts }}
+        - port: {{ . }}
+          protocol: TCP
+        {{- end }}
+    {{- with $policy.egress.extra }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  {{- end }}
 {{- end }}
 
 {{- define "schedclass.serviceAccountObject" -}}

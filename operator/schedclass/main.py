@@ -16,11 +16,16 @@ from schedclass.kube.errors import KubeError
 from schedclass.kube.lease import LeadershipLost
 from schedclass.observability.logs import configure_logging
 from schedclass.scheduler.role import ExtenderRole
-from schedclass.settings import Settings, SettingsError, load_settings
+from schedclass.settings import PREFIX, Settings, SettingsError, load_settings, option
 from schedclass.webhook.role import WebhookRole
 
 EXPECTED = (KubeError, LeadershipLost, OSError)
 """Ends of a process that need no traceback: what happened is in the message."""
+
+OPTIONS = (
+    f"Each setting is read from its variable, such as {PREFIX}LOG_LEVEL, or from an option, such "
+    f"as --log-level=debug, which counts more: {', '.join(map(option, Settings.model_fields))}."
+)
 
 app = typer.Typer(
     help="Placement policy for multi-tenant Kubernetes.",
@@ -30,33 +35,40 @@ app = typer.Typer(
 )
 
 
-@app.command()
-def webhook() -> None:
+def _role(start: Callable[..., None]) -> Callable[..., None]:
+    """A command whose options are settings, which are judged where variables are."""
+    anything = {"allow_extra_args": True, "ignore_unknown_options": True}
+    return app.command(context_settings=anything, epilog=OPTIONS)(start)
+
+
+@_role
+def webhook(context: typer.Context) -> None:
     """Answer admission reviews; any number of replicas."""
-    _run("webhook", lambda settings, client: WebhookRole(settings, client, _instance()).run())
+    _run(context, lambda settings, client: WebhookRole(settings, client, _instance()).run())
 
 
-@app.command()
-def controller() -> None:
+@_role
+def controller(context: typer.Context) -> None:
     """Keep namespaces, classes and certificates right; one replica leads."""
-    _run("controller", lambda settings, client: ControllerRole(settings, client, _instance()).run())
+    _run(context, lambda settings, client: ControllerRole(settings, client, _instance()).run())
 
 
-@app.command()
-def extender() -> None:
+@_role
+def extender(context: typer.Context) -> None:
     """Add the class of a pod to what the kube-scheduler beside it decides."""
-    _run("extender", lambda settings, client: ExtenderRole(settings, client).run())
+    _run(context, lambda settings, client: ExtenderRole(settings, client).run())
 
 
-@app.command()
-def release() -> None:
+@_role
+def release(context: typer.Context) -> None:
     """Take label and finalizer off every class, so that nothing holds them once we are gone."""
-    _run("release", lambda _, client: release_classes(client))
+    _run(context, lambda _, client: release_classes(client))
 
 
-def _run(role: str, start: Callable[[Settings, KubeClient], Awaitable[None]]) -> None:
+def _run(context: typer.Context, start: Callable[[Settings, KubeClient], Awaitable[None]]) -> None:
+    role = str(context.info_name)
     try:
-        settings = load_settings()
+        settings = load_settings(context.args)
     except SettingsError as error:
         _exit(str(error), 2)
     configure_logging(settings.log_level, settings.log_format, engine_reports=role == "controller")

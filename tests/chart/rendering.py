@@ -48,15 +48,19 @@ class Chart:
 
     def __init__(self, helm: Path) -> None:
         self._helm = helm
-        self._done: dict[tuple[str, str, str], subprocess.CompletedProcess[str]] = {}
+        self._done: dict[tuple[str, ...], subprocess.CompletedProcess[str]] = {}
 
     def _run(
-        self, values: Mapping[str, Any] | None, release: str, namespace: str
+        self,
+        values: Mapping[str, Any] | None,
+        release: str = "rel",
+        namespace: str = "ops",
+        kubernetes: str = KUBERNETES,
     ) -> subprocess.CompletedProcess[str]:
-        key = (json.dumps(values or {}), release, namespace)
+        key = (json.dumps(values or {}), release, namespace, kubernetes)
         if key not in self._done:
             command = [str(self._helm), "template", release, str(CHART), "--namespace", namespace]
-            command += ["--kube-version", KUBERNETES, "--values", "-"]
+            command += ["--kube-version", kubernetes, "--values", "-"]
             self._done[key] = subprocess.run(
                 command, input=key[0], capture_output=True, text=True, check=False
             )
@@ -68,14 +72,15 @@ class Chart:
         *,
         release: str = "rel",
         namespace: str = "ops",
+        kubernetes: str = KUBERNETES,
     ) -> Rendered:
         """What an install with these values would create."""
-        done = self._run(values, release, namespace)
+        done = self._run(values, release, namespace, kubernetes)
         assert done.returncode == 0, done.stderr
         return Rendered(done.stdout)
 
-    def refusal(self, values: Mapping[str, Any]) -> str:
+    def refusal(self, values: Mapping[str, Any], *, kubernetes: str = KUBERNETES) -> str:
         """What helm says about values that it refuses."""
-        done = self._run(values, "rel", "ops")
+        done = self._run(values, kubernetes=kubernetes)
         assert done.returncode != 0, "the values were accepted"
         return done.stderr

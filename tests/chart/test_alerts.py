@@ -65,8 +65,9 @@ def test_prometheus_accepts_the_rules(chart: Chart, program: Path, tmp_path: Pat
 def test_an_alert_fires_when_it_has_to(
     chart: Chart, program: Path, tmp_path: Path, case: Case
 ) -> None:
-    write(tmp_path / "rules.yaml", spec(chart, **case.values))
-    url = {"runbook_url": f"docs/runbooks/{case.alert}.md"}
+    base = {"runbookUrl": "https://example.org"}
+    write(tmp_path / "rules.yaml", spec(chart, **case.values, prometheusRule=base))
+    url = {"runbook_url": f"https://example.org/{case.alert}.md"}
     expected = [
         {"exp_labels": alert.labels, "exp_annotations": {**alert.annotations, **url}}
         for alert in case.firing
@@ -109,6 +110,11 @@ def test_each_alert_says_how_bad_it_is_and_where_to_read_on(chart: Chart) -> Non
         assert rule["labels"]["severity"] in {"warning", "critical"}
         assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
         assert rule["annotations"]["runbook_url"] == f"{base}{name}.md"
+
+
+def test_no_alert_leads_to_a_page_that_nobody_has_published(chart: Chart) -> None:
+    for rule in alerts(chart).values():
+        assert set(rule["annotations"]) == {"summary", "description"}
 
 
 def existing() -> dict[str, set[str]]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from schedclass.domain.findings import Reason
 from tests.chart.rendering import Chart, Object
 
 Values = dict[str, Any]
@@ -54,10 +55,28 @@ def test_excluded_namespaces_are_never_looked_at_whatever_they_carry(
     chart: Chart, name: str
 ) -> None:
     spec = policy(chart, name, {"excludedNamespaces": ["infra", "x-*"]})
+    condition = exemption(spec, "not-an-excluded-namespace", "excludedNamespace")
+    assert "startsWith('x-')" in condition
+    if name == "namespaces":  # see below
+        assert "['infra', 'kube-node-lease', 'kube-public', 'kube-system', 'ops']" in condition
+        return
     (names,) = spec["matchConstraints"]["namespaceSelector"]["matchExpressions"]
     assert (names["key"], names["operator"]) == ("kubernetes.io/metadata.name", "NotIn")
     assert set(names["values"]) >= {"infra", "ops", "kube-system"}
-    assert "startsWith('x-')" in exemption(spec, "not-an-excluded-namespace", "excludedNamespace")
+
+
+def test_no_namespace_is_spared_for_a_label_that_its_author_wrote(chart: Chart) -> None:
+    rendered = chart.render()
+    spec = policy(chart, "namespaces")
+    # On a namespace without a name yet, kubernetes.io/metadata.name is what its author wrote.
+    assert "namespaceSelector" not in spec["matchConstraints"]
+    condition = exemption(spec, "not-an-excluded-namespace")
+    assert "request.name" in condition
+    webhooks = rendered.one("MutatingWebhookConfiguration", "rel-schedclass")["webhooks"]
+    on_namespaces = [w for w in webhooks if w["name"].startswith("namespaces")]
+    assert len(on_namespaces) == 2
+    for webhook in on_namespaces:
+        assert exemption(webhook, "not-an-excluded-namespace") == condition
 
 
 def test_both_ways_to_bind_a_pod_are_covered(chart: Chart) -> None:
@@ -142,6 +161,21 @@ def test_every_refusal_is_one_line_that_fits(chart: Chart) -> None:
                 assert len(text) < 500
 
 
+def test_every_refusal_begins_with_a_word_of_the_one_vocabulary(chart: Chart) -> None:
+    strict = {"policies": {"pods": {"requireNamespaceClass": True}}}
+    known = {reason.value for reason in Reason}
+    words = set()
+    for found in chart.render(strict).all("ValidatingAdmissionPolicy"):
+        for validation in found["spec"]["validations"]:
+            word, separator, _ = validation["message"].partition(": ")
+            assert separator
+            assert word in known
+            expression = validation.get("messageExpression")
+            assert expression is None or expression.startswith(f"'{word}: ")
+            words.add(word)
+    assert len(words) > 3
+
+
 def test_the_annotation_need_not_be_the_label_unless_told_so(chart: Chart) -> None:
     assert len(policy(chart, "pods")["validations"]) == 1
     strict = {"policies": {"pods": {"requireNamespaceClass": True}}}
@@ -161,6 +195,24 @@ def test_the_mutation_never_stands_in_the_way(chart: Chart) -> None:
     assert spec["reinvocationPolicy"] == "IfNeeded"
     # There it is not known, and an error would skip the policy.
     assert not [c for c in spec["matchConditions"] if "namespaceObject" in c["expression"]]
+
+
+@pytest.mark.parametrize("version", ["v1.30.0", "v1.35.2", "v1.35.9-eks-ab1", "v1.35.4+k3s1"])
+def test_the_mutation_is_refused_by_a_sentence_where_the_cluster_has_none(
+    chart: Chart, version: str
+) -> None:
+    told = chart.refusal({"policies": {"mutating": {"enabled": True}}}, kubernetes=version)
+    plain = re.split(r"[-+]", version)[0]
+    assert f"policies.mutating.enabled is true, but Kubernetes {plain}" in told
+    assert not chart.render(kubernetes=version).all("MutatingAdmissionPolicy")
+
+
+@pytest.mark.parametrize("version", ["v1.36.0", "v1.36.3-gke.1", "v1.36.1+k3s1", "v1.40.2-eks-ab1"])
+def test_the_mutation_is_installed_whatever_a_vendor_calls_the_version(
+    chart: Chart, version: str
+) -> None:
+    on = {"policies": {"mutating": {"enabled": True}}}
+    assert chart.render(on, kubernetes=version).all("MutatingAdmissionPolicy")
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,16 @@ Values = dict[str, Any]
             "minAvailable and podDisruptionBudget.maxUnavailable are both set",
         ),
         ({"webhook": {"port": 8081}}, "webhook.port and probes.port are both 8081"),
+        ({"metrics": {"port": 9443}}, "webhook.port and metrics.port are both 9443"),
+        ({"metrics": {"port": 8888}}, "metrics.port, scheduler.kubeScheduler.port and"),
+        (
+            {"metrics": {"enabled": False}, "serviceMonitor": {"enabled": True}},
+            "serviceMonitor.enabled is true, but metrics.enabled is false",
+        ),
+        (
+            {"metrics": {"enabled": False}, "prometheusRule": {"enabled": True}},
+            "prometheusRule.enabled is true, but metrics.enabled is false",
+        ),
         (
             {"deployments": {"enabled": False}},
             "deployments.enabled is false and webhook.url is empty",
@@ -73,6 +83,15 @@ def test_contradictions_are_told_in_a_sentence(chart: Chart, values: Values, sen
         ({"logging": {"level": "loud"}}, "/logging/level"),
         ({"classDeletion": {"action": "Allow"}}, "/classDeletion/action"),
         ({"image": {"digest": "abc"}}, "/image"),
+        ({"scheduler": {"kubeScheduler": {"image": ""}}}, "/scheduler/kubeScheduler/image"),
+        ({"webhook": {"namespaceSelector": "a=b"}}, "/webhook/namespaceSelector"),
+        ({"metrics": {"port": "http"}}, "/metrics/port"),
+        ({"networkPolicy": {"metricsFrom": [{"namespace": "x"}]}}, "/networkPolicy/metricsFrom/0"),
+        (
+            {"networkPolicy": {"egress": {"apiServerPorts": []}}},
+            "/networkPolicy/egress/apiServerPorts",
+        ),
+        ({"prometheusRule": {"runbookUrl": "docs/runbooks"}}, "/prometheusRule/runbookUrl"),
         ({"crds": {"enabled": "yes"}}, "/crds/enabled"),
     ],
 )

@@ -79,13 +79,24 @@ def test_that_port_is_no_port_of_the_pod(chart: Chart) -> None:
             {"digest": f"sha256:{'a' * 64}"},
             f"registry.k8s.io/kube-scheduler:v1.36.3@sha256:{'a' * 64}",
         ),
+        ("r.example/ks:v1.36.1@sha256:abc", "r.example/ks:v1.36.1@sha256:abc"),
     ],
 )
 def test_the_stock_scheduler_has_the_version_of_the_cluster(
-    chart: Chart, image: Values, expected: str
+    chart: Chart, image: Values | str, expected: str
 ) -> None:
     values = {"scheduler": {"kubeScheduler": {"image": image}}}
-    assert containers(chart, values)["kube-scheduler"]["image"] == expected
+    found = containers(chart, values)
+    assert found["kube-scheduler"]["image"] == expected
+    assert found["kube-scheduler"]["imagePullPolicy"] == "IfNotPresent"
+    assert found["extender"]["image"] == "schedclass:0.1.0"
+
+
+def test_each_image_has_its_own_pull_policy(chart: Chart) -> None:
+    image = {"pullPolicy": "Always"}
+    found = containers(chart, {"scheduler": {"kubeScheduler": {"image": image}}})
+    policies = {name: container["imagePullPolicy"] for name, container in found.items()}
+    assert policies == {"kube-scheduler": "Always", "extender": "IfNotPresent"}
 
 
 def test_both_containers_are_restricted_and_probed(chart: Chart) -> None:
@@ -112,6 +123,18 @@ def test_a_changed_configuration_starts_the_pods_anew(chart: Chart) -> None:
     backoff = {"scheduler": {"kubeScheduler": {"podMaxBackoffSeconds": 3}}}
     assert checksum({}) == checksum({"logging": {"level": "debug"}})
     assert checksum({}) != checksum(backoff)
+
+
+def test_no_pod_is_forgotten_for_longer_than_a_minute(chart: Chart) -> None:
+    flag = "--pod-max-in-unschedulable-pods-duration"
+
+    def given(**stock: Any) -> list[str]:
+        arguments = containers(chart, {"scheduler": {"kubeScheduler": stock}})["kube-scheduler"]
+        return [argument for argument in arguments["args"] if argument.startswith(flag)]
+
+    assert given() == [f"{flag}=60s"]
+    assert given(maxUnschedulableDuration="5m") == [f"{flag}=5m"]
+    assert given(maxUnschedulableDuration="") == []
 
 
 def test_the_keys_of_missing_selectors_reach_the_extender(chart: Chart) -> None:

@@ -1,9 +1,11 @@
 """The Deployments: restricted pods, probes, spread, and every value where it belongs."""
 
+import re
 from typing import Any
 
 import pytest
 
+from schedclass.settings import PREFIX, load_settings
 from tests.chart.rendering import Chart, Object
 
 WEBHOOK = "Deployment/rel-schedclass-webhook"
@@ -57,9 +59,152 @@ def test_one_value_moves_the_port_everywhere(chart: Chart) -> None:
     assert {"name": "webhook", "containerPort": 10250, "protocol": "TCP"} in found["ports"]
     assert env(found)["SCHEDCLASS_WEBHOOK_PORT"] == "10250"
     policy = rendered.one("NetworkPolicy", "rel-schedclass-webhook")
-    assert 10250 in [port["port"] for port in policy["spec"]["ingress"][0]["ports"]]
+    assert [port["port"] for port in policy["spec"]["ingress"][0]["ports"]] == [10250]
     (port,) = rendered.one("Service", "rel-schedclass-webhook")["spec"]["ports"]
     assert port["targetPort"] == "webhook"
+
+
+def test_the_port_of_the_probes_is_that_of_the_metrics(chart: Chart) -> None:
+    values = {
+        "probes": {"port": 7000},
+        "metrics": {"port": 7001},
+        "networkPolicy": {"enabled": True},
+        "serviceMonitor": {"enabled": True},
+    }
+    rendered = chart.render(values)
+    for spec in rendered.pod_specs().values():
+        assert env(spec["containers"][0])["SCHEDCLASS_PROBE_PORT"] == "7001"
+    assert not re.search(r"\b(7000|8081)\b", rendered.text)
+    (monitor,) = rendered.all("PodMonitor")
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    ports = {
+        port["name"]: port["containerPort"] for port in container(chart, WEBHOOK, values)["ports"]
+    }
+    assert ports[endpoint["port"]] == 7001
+
+
+def ingress(chart: Chart, role: str, values: dict[str, Any]) -> list[tuple[list[int], Any]]:
+    """The ports that a role's NetworkPolicy opens, with those to whom; None for everybody."""
+    on = {**values, "networkPolicy": {"enabled": True, **values.get("networkPolicy", {})}}
+    spec = chart.render(on).one("NetworkPolicy", f"rel-schedclass-{role}")["spec"]
+    return [
+        ([port["port"] for port in rule["ports"]], rule.get("from"))
+        for rule in spec["ingress"] or []
+    ]
+
+
+OWN_PORTS = {"webhook": [9443], "controller": [], "scheduler": []}
+METRICS_PORTS = {"webhook": [8081], "controller": [8081], "scheduler": [8081, 10259]}
+
+
+@pytest.mark.parametrize("role", sorted(OWN_PORTS))
+def test_metrics_can_be_kept_to_those_who_scrape_and_the_webhook_is_open_to_all(
+    chart: Chart, role: str
+) -> None:
+    own = [(ports, None) for ports in [OWN_PORTS[role]] if ports]
+    scraper = [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "mon"}}}]
+    some = {"networkPolicy": {"metricsFrom": scraper}}
+    assert ingress(chart, role, {}) == [*own, (METRICS_PORTS[role], None)]
+    assert ingress(chart, role, some) == [*own, (METRICS_PORTS[role], scraper)]
+    assert ingress(chart, role, {**some, "metrics": {"enabled": False}}) == own
+
+
+@pytest.mark.parametrize("role", sorted(OWN_PORTS))
+def test_what_the_processes_may_reach_is_limited_only_if_asked_for(chart: Chart, role: str) -> None:
+    def spec(egress: dict[str, Any]) -> Object:
+        values = {"networkPolicy": {"enabled": True, "egress": egress}}
+        rendered = chart.render(values)
+        return dict(rendered.one("NetworkPolicy", f"rel-schedclass-{role}")["spec"])
+
+    assert spec({})["policyTypes"] == ["Ingress"]
+    assert "egress" not in spec({})
+    more = {"ports": [{"port": 3370}]}
+    limited = spec({"enabled": True, "apiServerPorts": [443, 16443], "extra": [more]})
+    assert limited["policyTypes"] == ["Ingress", "Egress"]
+    rule, extra = limited["egress"]
+    ports = {(port["protocol"], port["port"]) for port in rule["ports"]}
+    assert ports == {("UDP", 53), ("TCP", 53), ("TCP", 443), ("TCP", 16443)}
+    assert rule.keys() == {"ports"}
+    assert extra == more
+
+
+def test_what_is_meant_for_all_pods_and_containers_reaches_all(chart: Chart) -> None:
+    mount, volume = {"name": "v", "mountPath": "/v"}, {"name": "v", "emptyDir": {}}
+    affinity: Object = {"podAntiAffinity": {"x": []}}
+    values = {
+        "extraVolumes": [volume],
+        "extraVolumeMounts": [mount],
+        "extraEnv": [{"name": "A", "value": "b"}],
+        "podLabels": {"p": "q"},
+        "podAnnotations": {"r": "s"},
+        "affinity": affinity,
+        "nodeSelector": {"n": "o"},
+        "tolerations": [{"operator": "Exists"}],
+        "imagePullSecrets": [{"name": "pull"}],
+        "lifecycle": {"preStop": {"sleep": {"seconds": 1}}},
+    }
+    rendered = chart.render(values)
+    workloads = [obj for obj in rendered if obj["kind"] in {"Deployment", "Job"}]
+    assert len(workloads) == 4
+    for workload in workloads:
+        template = workload["spec"]["template"]
+        assert template["metadata"]["labels"]["p"] == "q"
+        assert template["metadata"]["annotations"]["r"] == "s"
+        spec = template["spec"]
+        assert volume in spec["volumes"]
+        assert spec["affinity"] == affinity
+        assert (spec["nodeSelector"], spec["tolerations"]) == ({"n": "o"}, [{"operator": "Exists"}])
+        assert spec["imagePullSecrets"] == [{"name": "pull"}]
+        for found in spec["containers"]:
+            assert mount in found["volumeMounts"]
+            is_ours = found["name"] != "kube-scheduler"
+            assert not is_ours or env(found)["A"] == "b"
+            # Nothing runs before the Job's container ends, and nothing can run in the stock image.
+            assert ("lifecycle" in found) == (is_ours and workload["kind"] == "Deployment")
+
+
+EXPRESSION = {"key": "k", "operator": "Exists"}
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        (None, []),
+        ([], []),
+        ({}, []),
+        ([EXPRESSION], [EXPRESSION]),
+        ({"matchExpressions": [EXPRESSION]}, [EXPRESSION]),
+        (
+            {"matchLabels": {"a": "b"}, "matchExpressions": [EXPRESSION]},
+            [{"key": "a", "operator": "In", "values": ["b"]}, EXPRESSION],
+        ),
+    ],
+    ids=str,
+)
+def test_a_selector_of_namespaces_may_be_a_whole_one_or_its_expressions(
+    chart: Chart, selector: object, expected: list[Object]
+) -> None:
+    rendered = chart.render({"webhook": {"namespaceSelector": selector}})
+    webhooks = rendered.one("MutatingWebhookConfiguration", "rel-schedclass")["webhooks"]
+    on_pods = [w["namespaceSelector"] for w in webhooks if w["name"].startswith("pods")]
+    assert len(on_pods) == 2
+    for found in on_pods:
+        names, *rest = found["matchExpressions"]
+        assert names["key"] == "kubernetes.io/metadata.name"
+        assert rest == expected
+
+
+def test_arguments_are_settings_that_each_role_understands(
+    chart: Chart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"{PREFIX}NAMESPACE", "ops")
+    values = {"extraArgs": ["--resync-seconds=600", "--sweep-seconds", "700"]}
+    for name, spec in chart.render(values).pod_specs().items():
+        role, *arguments = spec["containers"][0]["args"]
+        assert (not arguments) == (name == CLEANUP), role
+        loaded = load_settings(arguments)
+        expected = (300, 300) if name == CLEANUP else (600, 700)
+        assert (loaded.resync_seconds, loaded.sweep_seconds) == expected
 
 
 def test_the_webhook_can_use_the_network_of_the_host(chart: Chart) -> None:
@@ -149,11 +294,11 @@ def test_values_reach_the_processes(chart: Chart) -> None:
         "certificate": {"hosts": ["127.0.0.1", "localhost"]},
         "certManager": {"enabled": True},
         "extraEnv": [{"name": "A", "value": "b"}],
-        "extraArgs": ["--more"],
+        "extraArgs": ["--resync-seconds=600"],
     }
     for workload, role in ((WEBHOOK, "webhook"), (CONTROLLER, "controller")):
         found = container(chart, workload, values)
-        assert found["args"] == [role, "--more"]
+        assert found["args"] == [role, "--resync-seconds=600"]
         expected = {
             "SCHEDCLASS_RELEASE": "rel-schedclass",
             "SCHEDCLASS_LOG_LEVEL": "debug",

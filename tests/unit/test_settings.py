@@ -4,6 +4,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from schedclass.domain import names
+from schedclass.domain.text import visible
+from schedclass.main import app
 from schedclass.settings import (
     PREFIX,
     CertificateMode,
@@ -12,6 +14,7 @@ from schedclass.settings import (
     Settings,
     SettingsError,
     load_settings,
+    option,
 )
 
 
@@ -26,9 +29,11 @@ def load(monkeypatch: pytest.MonkeyPatch, **values: str) -> Settings:
     return load_settings()
 
 
-def problem(monkeypatch: pytest.MonkeyPatch, **values: str) -> str:
+def problem(monkeypatch: pytest.MonkeyPatch, *arguments: str, **values: str) -> str:
+    for name, value in values.items():
+        monkeypatch.setenv(PREFIX + name, value)
     with pytest.raises(SettingsError) as caught:
-        load(monkeypatch, **values)
+        load_settings(arguments)
     (sentence,) = caught.value.problems
     assert "\n" not in sentence
     assert sentence.endswith((".", "?"))
@@ -184,7 +189,7 @@ def test_any_value_loads_or_is_answered(
         except SettingsError as error:
             for sentence in error.problems:
                 assert PREFIX in sentence
-                assert sentence.isprintable()
+                assert visible(sentence) == sentence
                 assert "Traceback" not in sentence
 
 
@@ -194,3 +199,134 @@ def test_the_commit_of_the_build_is_known_where_the_image_says_it(
     assert load_settings().revision == "unknown"
     monkeypatch.setenv(f"{PREFIX}REVISION", "4f2a91c")
     assert load_settings().revision == "4f2a91c"
+
+
+TWO_VALUES = {
+    "certificate_mode": ("cert-manager", "self-signed"),
+    "log_level": ("debug", "error"),
+    "log_format": ("text", "json"),
+    "extra_extenders": ('[{"urlPrefix":"http://a"}]', ""),
+    "exempt_daemon_sets": ("true", "false"),
+    "log_decisions": ("true", "false"),
+    "nomination": ("true", "false"),
+    "authority_days": ("400", "500"),
+    "max_body_bytes": ("2000", "3000"),
+    "lease_duration_seconds": ("20", "21"),
+    "lease_retry_seconds": ("3", "4"),
+}
+"""Where 7 and 8 will not do."""
+
+
+@pytest.mark.parametrize("name", sorted(Settings.model_fields))
+def test_every_setting_is_an_option_that_counts_more_than_its_variable(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    one, other = TWO_VALUES.get(name, ("7", "8"))
+    monkeypatch.setenv(PREFIX + name.upper(), one)
+    wanted = load_settings()
+    monkeypatch.setenv(PREFIX + name.upper(), other)
+    assert getattr(load_settings(), name) != getattr(wanted, name)
+    assert load_settings([f"{option(name)}={one}"]) == wanted
+    assert load_settings([option(name), one]) == wanted
+
+
+def test_an_option_is_read_as_its_variable_is() -> None:
+    loaded = load_settings(
+        ["--excluded-namespaces=kube-*, infra ,", "--probe-host=", "--log-level", "debug"]
+    )
+    assert loaded.excluded_namespaces == ("kube-*", "infra")
+    assert loaded.probe_host is None
+    assert loaded.log_level is LogLevel.DEBUG
+    assert load_settings(["--release=a", "--release=null"]).release == "null"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ["--webhok-port=1"],
+            "--webhok-port is not a setting: did you mean --webhook-port or --webhook-host?",
+        ),
+        (["--LOG_LEVEL", "info"], "--LOG_LEVEL is not a setting: did you mean --log-level?"),
+        (
+            ["--SCHEDCLASS_LOG_LEVEL=info"],
+            "--SCHEDCLASS_LOG_LEVEL is not a setting: did you mean --log-level?",
+        ),
+        (["--v=2"], "--v is not a setting: remove it."),
+        (["-v"], "-v is not a setting: remove it."),
+        (["debug"], '"debug" is no option: write settings as --NAME=VALUE.'),
+        (["--log-level"], "--log-level has no value: write --log-level=VALUE."),
+        (
+            ["--log-decisions", "--log-level=debug"],
+            "--log-decisions has no value: write --log-decisions=VALUE.",
+        ),
+        (
+            ["--log-level=loud"],
+            '--log-level="loud" cannot be used: it should be '
+            "'DEBUG', 'INFO', 'WARNING' or 'ERROR'.",
+        ),
+        (["--\n"], "--\\n is not a setting: remove it."),
+    ],
+)
+def test_an_option_that_cannot_be_used_is_named_with_the_way_out(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], sentence: str
+) -> None:
+    assert problem(monkeypatch, *arguments) == sentence
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    arguments=st.lists(
+        st.builds(
+            str.__add__,
+            st.sampled_from(["", "-", "--x", *map(option, Settings.model_fields)]),
+            st.text(st.characters(exclude_categories=["Cs"]), max_size=12),
+        ),
+        max_size=4,
+    )
+)
+def test_any_arguments_load_or_are_answered(arguments: list[str]) -> None:
+    try:
+        load_settings(arguments)
+    except SettingsError as error:
+        for sentence in error.problems:
+            assert visible(sentence) == sentence
+            assert sentence.endswith((".", "?"))
+
+
+ROLES = ["webhook", "controller", "extender", "release"]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_ends_with_a_sentence_for_an_option_it_does_not_know(
+    role: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        app([role, "--probe-prt", "9000", "--log-level=loud"])
+    assert ended.value.code == 2
+    told = capsys.readouterr().err.splitlines()
+    assert told[0].startswith("--probe-prt is not a setting: did you mean --probe-port")
+    assert told[1].startswith('--log-level="loud" cannot be used')
+    assert len(told) == 2
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_takes_its_options(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop_here(level: LogLevel, *_: object, **__: object) -> None:
+        raise LookupError(level)
+
+    monkeypatch.setattr("schedclass.main.configure_logging", stop_here)
+    with pytest.raises(LookupError, match="ERROR"):
+        app([role, "--log-level", "error", "--probe-port=9000"])
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_help_of_a_role_lists_its_options(
+    role: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        app([role, "--help"])
+    assert ended.value.code == 0
+    told = capsys.readouterr().out
+    for name in Settings.model_fields:
+        assert option(name) in told

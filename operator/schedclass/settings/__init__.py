@@ -1,10 +1,11 @@
-"""Settings of a role process: environment variables `SCHEDCLASS_*` in, one frozen model out.
+"""Settings of a role process: variables `SCHEDCLASS_*` and options in, one frozen model out.
 
-A malformed value is answered with one sentence that names the variable, the value and the way
-out; so is a variable that no setting has, because a misspelt setting would otherwise silently
+A malformed value is answered with one sentence that names the variable or option, the value and
+the way out; so is one that no setting has, because a misspelt setting would otherwise silently
 mean its default.
 """
 
+from schedclass.settings.arguments import option
 from schedclass.settings.environment import SettingsError, load_settings
 from schedclass.settings.model import PREFIX, Settings
 from schedclass.settings.values import CertificateMode, ExtraExtender, LogFormat, LogLevel
@@ -18,4 +19,5 @@ __all__ = [
     "Settings",
     "SettingsError",
     "load_settings",
+    "option",
 ]

@@ -1,14 +1,16 @@
-"""Reads the settings from the environment, and says in a sentence what is wrong with it."""
+"""Reads the settings from options and variables; says in a sentence what is wrong with them."""
 
 import difflib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from schedclass.domain.text import TOLD, visible
+from schedclass.settings.arguments import option, parse
 from schedclass.settings.model import PREFIX, Settings
 
 _SERVICE_LINK: Final = re.compile(
@@ -19,10 +21,10 @@ _SERVICE_LINK: Final = re.compile(
 
 
 class SettingsError(Exception):
-    """The environment cannot be used.
+    """Options or environment cannot be used.
 
     Attributes:
-        problems: one sentence per malformed or unknown variable.
+        problems: one sentence per malformed or unknown option or variable.
     """
 
     def __init__(self, problems: tuple[str, ...]) -> None:
@@ -30,18 +32,23 @@ class SettingsError(Exception):
         self.problems = problems
 
 
-def load_settings() -> Settings:
+def load_settings(arguments: Sequence[str] = ()) -> Settings:
     """Read the settings from the environment of this process.
 
+    Args:
+        arguments: options of the command line, `--NAME=VALUE`, which go before the environment.
+
     Raises:
-        SettingsError: for every malformed, missing or unknown `SCHEDCLASS_` variable at once.
+        SettingsError: for every malformed, missing or unknown option or `SCHEDCLASS_` variable at
+            once.
     """
-    problems = _unknown_variables(os.environ)
-    nothing: dict[str, Any] = {}
+    options, problems = parse(arguments)
+    problems += _unknown_variables(os.environ)
+    given: dict[str, Any] = dict(options)
     try:
-        settings = Settings(**nothing)
+        settings = Settings(**given)
     except ValidationError as error:
-        problems += tuple(_sentence(details) for details in error.errors())
+        problems += tuple(_sentence(details, options) for details in error.errors())
         raise SettingsError(problems) from None
     if problems:
         raise SettingsError(problems)
@@ -68,17 +75,19 @@ def _is_service_link(variable: str, value: str) -> bool:
 def _unknown(variable: str, known: list[str]) -> str:
     near = difflib.get_close_matches(variable.upper(), known, n=1, cutoff=0.75)
     way_out = f"did you mean {near[0]}?" if near else "remove it."
-    return f"{_printable(variable)} is not a setting: {way_out}"
+    return f"{visible(variable[:TOLD])} is not a setting: {way_out}"
 
 
-def _sentence(details: ErrorDetails) -> str:
+def _sentence(details: ErrorDetails, options: Mapping[str, str]) -> str:
     if not details["loc"]:  # a rule about several settings names them itself
         return f"{details['msg'].removeprefix('Value error, ')}."
-    variable = PREFIX + str(details["loc"][0]).upper()
+    name = str(details["loc"][0])
+    variable = PREFIX + name.upper()
     if details["type"] == "missing":
         return f"{variable} is not set: give it a value."
-    shown = _printable(os.environ.get(variable, str(details["input"])))
-    if re.match(r"(tcp|udp|sctp)://", shown):
+    value = options.get(name, os.environ.get(variable, str(details["input"])))
+    shown = visible(value[:TOLD])
+    if name not in options and re.match(r"(tcp|udp|sctp)://", shown):
         return (
             f'{variable}="{shown}" was set by Kubernetes for a Service of that name: set it in '
             "the pod's env or set enableServiceLinks to false."
@@ -86,9 +95,5 @@ def _sentence(details: ErrorDetails) -> str:
     way_out = details["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
     if way_out != details["msg"] and not details["msg"].startswith("Value error"):
         way_out = f"it should be {way_out}"
-    return f'{variable}="{shown}" cannot be used: {_printable(way_out)}.'
-
-
-def _printable(value: str) -> str:
-    """One line of at most 200 characters."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in value[:200])
+    place = option(name) if name in options else variable
+    return f'{place}="{shown}" cannot be used: {visible(way_out[:TOLD])}.'

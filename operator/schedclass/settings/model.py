@@ -29,7 +29,9 @@ PREFIX: Final = "SCHEDCLASS_"
 
 
 class Settings(BaseSettings):
-    """All settings of all roles; each is read from `SCHEDCLASS_` plus its name in capitals.
+    """All settings of all roles.
+
+    Each is read from `SCHEDCLASS_` plus its name in capitals, or from the option of its name.
 
     Attributes:
         namespace: the operator's own namespace.
