@@ -281,13 +281,18 @@ class Installation:
         path = self.cluster.folder / "config" / f"{name}.json"
         write_atomically(path, json.dumps(configuration, indent=1))
         layout = self.cluster.layout
+        ours = ("--config=", "--secure-port=")
         arguments = [
+            *(
+                given
+                for given in self._container("kube-scheduler").argv
+                if not given.startswith(ours)
+            ),
             f"--config={path}",
             "--bind-address=127.0.0.1",
             f"--secure-port={self.probe_port(name)}",
             f"--tls-cert-file={layout.pki / 'server.crt'}",
             f"--tls-private-key-file={layout.pki / 'server.key'}",
-            *self.values.get("scheduler", {}).get("kubeScheduler", {}).get("extraArgs", []),
         ]
         home = {"HOME": str(self.cluster.folder / "home")}
         return Command([str(program("kube-scheduler")), *arguments], home, ("KUBECONFIG",))
@@ -314,7 +319,7 @@ class Installation:
             for container in item["spec"]["template"]["spec"]["containers"]
             if container["name"] == role
         )
-        env = {entry["name"]: _value(entry) for entry in container["env"]}
+        env = {entry["name"]: _value(entry) for entry in container.get("env", ())}
         return Command(container["args"], env)
 
     def _objects(self) -> list[dict[str, Any]]:

@@ -4,7 +4,6 @@ from crds.primitives import (
     DNS_SUBDOMAIN,
     Schema,
     enum_schema,
-    list_schema,
     object_schema,
     string_schema,
 )
@@ -53,7 +52,6 @@ def status_schema() -> Schema:
         "x-kubernetes-list-map-keys": ["type"],
         "items": _condition(),
     }
-    names = list_schema("Names of some bound namespaces, sorted.", string_schema(), max_items=20)
     schema = object_schema(
         "What the controller last observed.",
         {
@@ -67,11 +65,6 @@ def status_schema() -> Schema:
             "matchingNodes": _count("Nodes that satisfy nodeSelector and required nodeAffinity."),
             "readyNodes": _count("How many of them are ready and not cordoned."),
             "boundNamespaces": _count("Namespaces that this class applies to."),
-            "namespaces": names,
-            "truncated": {
-                "description": "Whether more namespaces are bound than `namespaces` lists.",
-                "type": "boolean",
-            },
             "pods": _count("Pods of those namespaces that have not ended."),
             "violatingPods": _count("How many of them break or escape the class."),
             "lastEvaluated": string_schema(

@@ -1,17 +1,12 @@
 """How Kopf is hosted: under our client's identity, in our event loop, until told to stop."""
 
 import asyncio
-import logging
-import signal
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
 
 import aiohttp
 import kopf
 
 from schedclass.kube.client import KubeClient
-
-logger = logging.getLogger(__name__)
 
 
 def register_login(registry: kopf.OperatorRegistry, client: KubeClient) -> None:
@@ -96,49 +91,3 @@ async def run_kopf(
     await kopf.operator(
         registry=registry, settings=settings, standalone=True, clusterwide=True, stop_flag=stop
     )
-
-
-def in_background(
-    group: asyncio.TaskGroup, *works: Coroutine[Any, Any, object]
-) -> list[asyncio.Task[object]]:
-    """Start what runs beside Kopf; its failure ends the group, unless it is being stopped anyway.
-
-    Then it is logged only: it must not cut short what the others still do, such as draining.
-    """
-    return [group.create_task(_until_cancelled(work)) for work in works]
-
-
-async def _until_cancelled(work: Coroutine[Any, Any, object]) -> object:
-    try:
-        return await work
-    except Exception:
-        task = asyncio.current_task()
-        if task is None or not task.cancelling():
-            raise
-        logger.exception("a part ended badly while it was being stopped")
-        return None
-
-
-async def unless_stopped(stop: asyncio.Event, waiting: Coroutine[Any, Any, object]) -> bool:
-    """Wait for something that may take for ever; returns False if `stop` was set before."""
-    stopping = asyncio.create_task(stop.wait())
-    task = asyncio.create_task(waiting)
-    try:
-        await asyncio.wait({stopping, task}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        stopping.cancel()
-        if not task.done():
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-    if task.cancelled():
-        return False
-    await task
-    return True
-
-
-def stop_on_signals() -> asyncio.Event:
-    """An event that SIGTERM and SIGINT set, until Kopf takes the signals over."""
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    return stop

@@ -57,6 +57,10 @@ def ignored(wish: str, origin: str, class_name: str = WEST) -> str:
     )
 
 
+def warned(wish: str, origin: str) -> str:
+    return f"{Reason.OVERRIDE_IGNORED}: {ignored(wish, origin)}"
+
+
 # --- CREATE ---------------------------------------------------------------------------------------
 
 
@@ -91,7 +95,7 @@ def test_a_class_that_does_not_exist_is_warned_of(api: Api, tenants: Tenants) ->
 def test_an_overridden_wish_is_kept_and_warned_of(api: Api, tenants: Tenants, parent: str) -> None:
     wish = child(tenants, parent, labels={names.CLASS_KEY: EAST})
     assert stamped(api.create(NAMESPACES, wish)) == (WEST, "true", parent, EAST)
-    assert api.warnings == [ignored(EAST, parent)]
+    assert api.warnings == [warned(EAST, parent)]
 
 
 def test_forged_marks_of_ours_are_put_right(api: Api, tenants: Tenants) -> None:
@@ -139,7 +143,7 @@ def test_overwriting_the_label_is_answered_with_a_warning_and_no_effect(
     below = tenants.create(below=parent)
     done = kubectl.attempt("label", "ns", below, f"{names.CLASS_KEY}={EAST}", "--overwrite")
     assert done.returncode == 0
-    assert f"Warning: {ignored(EAST, parent)}" in done.stderr
+    assert f"Warning: {warned(EAST, parent)}" in done.stderr
     assert stamped(tenants.get(below)) == (WEST, "true", parent, EAST)
     event = tenants.wait_event(below, Reason.OVERRIDE_IGNORED)
     assert event["message"] == ignored(EAST, parent)
@@ -167,7 +171,7 @@ def test_a_new_owner_counts_in_the_same_request(tenants: Tenants, parent: str) -
     orphan = tenants.create(wants=EAST)
     answer = tenants.move(orphan, below=parent)
     assert stamped(answer) == (WEST, "true", parent, EAST)
-    assert tenants.api.warnings == [ignored(EAST, parent)]
+    assert tenants.api.warnings == [warned(EAST, parent)]
 
 
 def test_foreign_labels_and_annotations_stay(tenants: Tenants, parent: str) -> None:
@@ -222,7 +226,7 @@ def test_server_side_apply_of_an_overridden_class_is_stamped_and_stays_quiet(
     path = f"{namespace_path(below)}?fieldManager=gitops"
     forced = api.request("PATCH", f"{path}&force=true", manifest, headers=APPLY)
     assert stamped(forced) == (WEST, "true", parent, EAST)
-    assert api.warnings == [ignored(EAST, parent)]
+    assert api.warnings == [warned(EAST, parent)]
     version = forced["metadata"]["resourceVersion"]
     for _ in range(3):
         again = api.request("PATCH", f"{path}&force=true", manifest, headers=APPLY)
@@ -281,7 +285,7 @@ def test_a_system_namespace_is_neither_labelled_nor_pinned(
     assert ours == ({names.CLASS_KEY} if carries == "label" else set())
     assert names.INHERITED_FROM not in annotations(found)
     if carries == "label":
-        assert "is excluded" in tenants.wait_event(name, Reason.NAMESPACE_EXCLUDED)["message"]
+        assert "takes no class" in tenants.wait_event(name, Reason.NAMESPACE_EXCLUDED)["message"]
 
 
 @pytest.mark.parametrize("name", ["default", "kube-public", NAMESPACE])

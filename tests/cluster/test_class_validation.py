@@ -13,7 +13,7 @@ from controlplane.api import Api, ApiError
 from schedclass.domain import names
 from schedclass.domain.findings import Severity
 from schedclass.domain.schedulingclass import parse_class
-from schedclass.domain.validation import validate_spec
+from schedclass.domain.validation import decode_spec
 from tests.strategies import Json, class_specs
 from tests.validation_cases import ACCEPTED, REFUSED
 
@@ -82,7 +82,7 @@ def _refusal(api: Api, path: str, body: Json) -> str | None:
 
 
 def _errors(spec: Json) -> list[str]:
-    return [str(found) for found in validate_spec(spec) if found.severity is Severity.ERROR]
+    return [str(found) for found in decode_spec(spec)[1] if found.severity is Severity.ERROR]
 
 
 # A spec that is no object cannot be put into a pod.

@@ -18,7 +18,8 @@ from schedclass.domain.insight.tenant_tree import TreeFilter, tenant_tree
 from schedclass.domain.insight.world import Health, World
 from schedclass.domain.near import did_you_mean
 
-CLUSTER_PARTS: Final = frozenset(set(Part) - {Part.WORKLOADS, Part.EVENTS})
+CLUSTER_PARTS: Final = frozenset(set(Part) - {Part.WORKLOADS})
+"""What answers about what is there rest on."""
 
 
 def print_document(kind: str, world: World, common: Common, body: Mapping[str, Any]) -> None:

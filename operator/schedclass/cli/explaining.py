@@ -56,7 +56,7 @@ def explain(common: Common, kind: str, named: Sequence[str]) -> int:
     if len(asked) > 1 and common.output is not Output.TABLE:
         raise CliError(f"-o {common.output.value} explains one object at a time")
     kinds = {what for what, _ in asked}
-    parts = set(Part) - {Part.EVENTS}
+    parts = set(Part)
     if kinds <= {"Namespace", "SchedulingClass", "Pod"}:
         parts -= {Part.WORKLOADS}
     if kinds == {"Namespace"}:

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from functools import cache
 from importlib import resources
 from typing import Any, Final
+
+from schedclass.domain.near import did_you_mean
 
 _UNREAD: Final = frozenset({"status", "managedFields"})
 """Nobody writes these by hand, and dumps are full of them."""
@@ -32,9 +33,8 @@ def unknown_fields(obj: Mapping[str, Any]) -> Iterator[str]:
     if kind is None:
         return
     for path, key, fields in _strangers(obj, kind, types, ""):
-        near = get_close_matches(key, fields, n=1) if len(key) < 64 else []
-        advice = f"; did you mean {near[0]}?" if near else ""
-        yield f'unknown field "{path}{key}" of {obj.get("kind")} is ignored{advice}'
+        meant = did_you_mean(key, fields)
+        yield f'unknown field "{path}{key}" of {obj.get("kind")} is ignored{meant}'
 
 
 def _strangers(

@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from schedclass.cli.kubeconfig import choose
@@ -15,6 +15,7 @@ from schedclass.cli.unreachable import ssl_reason, why_unreachable
 from schedclass.domain import names
 from schedclass.domain.insight.assembly import DEFAULT_NAMESPACE, Assembly, MalformedObject
 from schedclass.domain.insight.snapshot import Part, PodRecord, Snapshot, Workload
+from schedclass.domain.rawjson import mapping_or_empty, mappings_in
 from schedclass.kube.client import KubeClient, resource_path
 from schedclass.kube.credentials import Source
 from schedclass.kube.errors import (
@@ -29,6 +30,9 @@ from schedclass.kube.errors import (
 
 T = TypeVar("T")
 
+WEBHOOKS_PATH: Final = resource_path(
+    "admissionregistration.k8s.io/v1", "mutatingwebhookconfigurations"
+)
 EVENTS_SHOWN: Final = 5
 
 ATTEMPTS: Final = 3
@@ -104,7 +108,7 @@ def gather_snapshot(common: Common, parts: Collection[Part]) -> Snapshot:
         CliError: there is no cluster to be reached, or it answers nonsense; one sentence.
     """
     reached = connection(common)
-    return ask(reached, lambda client: Gathering(client, reached, common, parts).run())
+    return ask(reached, lambda client: Gathering(client, reached, parts).run())
 
 
 def ask(
@@ -163,7 +167,6 @@ class Gathering:
 
     client: KubeClient
     reached: Connection
-    common: Common
     parts: Collection[Part]
     assembly: Assembly = field(default_factory=Assembly)
     unknown: dict[Part, str] = field(default_factory=dict)
@@ -182,9 +185,24 @@ class Gathering:
         for note in self.assembly.notes:
             tell("note", note)
         try:
-            return self.assembly.finish(self.unknown, self.client.server)
+            snapshot = self.assembly.finish(self.unknown, self.client.server)
         except MalformedObject as error:
             raise _unreadable(error) from error
+        return replace(snapshot, operator_namespace=await self._operator_namespace())
+
+    async def _operator_namespace(self) -> str:
+        """Where the API server finds the operator's webhook; empty for who may not read that."""
+        try:
+            async for items, _ in self.client.list_pages(WEBHOOKS_PATH):
+                for item in items:
+                    for webhook in mappings_in(item.get("webhooks")):
+                        if webhook.get("name") == names.POD_WEBHOOK:
+                            reached = mapping_or_empty(webhook.get("clientConfig"))
+                            service = mapping_or_empty(reached.get("service"))
+                            return str(service.get("namespace") or "")
+        except (Forbidden, NotFound, Gone):
+            pass
+        return ""
 
     async def _read(self, resource: _Resource, progress: Progress) -> None:
         try:

@@ -66,9 +66,22 @@ class Common:
             env="SCHEDCLASS_EXCLUDED_NAMESPACES",
         ),
     ] = ""
-    label_keys: Annotated[
-        str, _option(metavar="KEYS", say="The operator's defaultLabelSelectorKeys.")
+    operator_namespace: Annotated[
+        str,
+        _option(
+            metavar="NAME",
+            say="The operator's own, never pinned either; default: as the cluster has it, or "
+            "cozy-schedclass.",
+            env="SCHEDCLASS_NAMESPACE",
+        ),
     ] = ""
+    label_keys: Annotated[
+        str | None,
+        _option(
+            metavar="KEYS",
+            say="The operator's defaultLabelSelectorKeys; empty: none; default: Cozystack's.",
+        ),
+    ] = None
     exempt_daemon_sets: Annotated[
         bool,
         typer.Option(

@@ -28,9 +28,6 @@ _INT: Final = re.compile(
     r"|0[oO]?(?P<oct>[0-7]+)|(?P<dec>0|[1-9][0-9]*))"
 )
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_TIMESTAMP_LONG: Final = re.compile(
-    r"(?P<date>\d{4}-\d{1,2}-\d{1,2})(?:[Tt ]\s*\d{1,2}:\d{1,2}:\d{1,2}(?:\.\d+)?.*)?"
-)
 _BASES: Final = {"hex": 16, "bin": 2, "oct": 8, "dec": 10}
 _INT_MIN: Final = -(2**63)
 _UINT_MAX: Final = 2**64 - 1

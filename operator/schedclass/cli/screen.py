@@ -6,12 +6,13 @@ What is shown comes from whoever may write manifests. Written as it is, it could
 
 import os
 import sys
-import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Final, TextIO
 
 from rich.color import ColorSystem
 from rich.style import Style
+
+from schedclass.domain.text import visible
 
 STYLES: Final = {
     "good": Style(color="green"),
@@ -31,25 +32,6 @@ _GAP: Final = "   "
 def has_colour(stream: TextIO) -> bool:
     """Whether colour may be written: only to a terminal, and not against https://no-color.org."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def visible(text: str) -> str:
-    r"""Text of one line in which every character can be seen: `\x1b` in place of an escape.
-
-    Controls, marks that turn the direction of writing, line breaks and what is no character at all
-    are written as Python writes them.
-    """
-    if text.isprintable():
-        return text
-    return "".join(c if _is_visible(c) else _escaped(c) for c in text)
-
-
-def _is_visible(character: str) -> bool:
-    return character.isprintable() or unicodedata.category(character) == "Zs"
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
 
 
 def tell(word: str, *sentences: str) -> None:

@@ -1,4 +1,4 @@
-"""`schedclass tree` and `schedclass usage` for people."""
+"""`schedclass tree` for people."""
 
 from collections.abc import Iterator, Sequence
 

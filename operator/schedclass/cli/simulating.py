@@ -1,10 +1,10 @@
 """`schedclass simulate`: apply the what-ifs, place the pods, compare."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
-from schedclass.cli.commands import only_namespace, print_document, tell_unknown
+from schedclass.cli.commands import CLUSTER_PARTS, only_namespace, print_document, tell_unknown
 from schedclass.cli.options import Common, Output
 from schedclass.cli.problems import FOUND, CliError
 from schedclass.cli.screen import Screen, count, tell
@@ -25,8 +25,6 @@ from schedclass.domain.insight.narrowing import groups_concerned, groups_within,
 from schedclass.domain.insight.snapshot import Part, Snapshot
 from schedclass.domain.insight.trial import Group
 from schedclass.domain.insight.world import World
-
-PARTS: Final = frozenset(set(Part) - {Part.EVENTS, Part.WORKLOADS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +51,16 @@ def simulate(common: Common, what_if: WhatIf) -> int:
     that pods to come would have, or with the objects that were given. What is as it was without
     the change counts for nothing.
     """
-    policy, wishes = policy_of(common), wishes_of(what_if)
+    wishes = wishes_of(what_if)
     given = None
     if what_if.change:
         given = snapshot_of_manifests(tuple(what_if.change), common)
-    base = load_snapshot(common, PARTS, besides=given)
+    base = load_snapshot(common, CLUSTER_PARTS, besides=given)
     if not base.knows(Part.NODES):
         raise CliError(f"nothing can be placed without nodes: {base.unknown[Part.NODES]}")
-    told = _described(what_if)
+    told, policy = _described(what_if), policy_of(common, base)
     before = World(displaced(base), policy)
-    after = World(_changed(World(base, policy), given, what_if), policy) if told else before
+    after = World(_changed(World(base, policy), given, what_if, wishes), policy) if told else before
     only = only_namespace(common, after)
     groups, effects = trial.run(after), None
     as_before: tuple[str, ...] = ()
@@ -210,13 +208,15 @@ def _described(what_if: WhatIf) -> list[str]:
     ]
 
 
-def _changed(world: World, given: Snapshot | None, what_if: WhatIf) -> Snapshot:
+def _changed(
+    world: World, given: Snapshot | None, what_if: WhatIf, wishes: Mapping[str, str | None]
+) -> Snapshot:
     policy, base = world.policy, world.snapshot
     snapshot = base
     if given is not None:
         snapshot = changes.overlay(snapshot, replace(given, origin=""))
     try:
-        for tenant, class_name in wishes_of(what_if).items():
+        for tenant, class_name in wishes.items():
             snapshot = changes.set_class(World(snapshot, policy), tenant, class_name)
         for name in what_if.remove_node:
             snapshot = changes.remove_node(snapshot, name)

@@ -6,7 +6,7 @@ from typing import Any
 
 from schedclass.cli import fields, manifests
 from schedclass.cli.options import Common
-from schedclass.cli.problems import InputError
+from schedclass.cli.problems import CliError, InputError
 from schedclass.cli.progress import Progress
 from schedclass.cli.screen import tell
 from schedclass.domain import names
@@ -14,6 +14,8 @@ from schedclass.domain.findings import Finding, Reason
 from schedclass.domain.insight.assembly import DEFAULT_NAMESPACE, Assembly, MalformedObject
 from schedclass.domain.insight.snapshot import Part, Snapshot
 from schedclass.domain.insight.world import Policy, World
+from schedclass.domain.label_syntax import why_not_dns_label
+from schedclass.domain.namespaces import ExcludedNamespaces
 from schedclass.domain.schedulingclass import SchedulingClass
 
 DECIDING = (names.KIND, "Namespace")
@@ -47,11 +49,25 @@ class Notes:
             self.silenced = 0
 
 
-def policy_of(common: Common) -> Policy:
-    """The operator's configuration as the options give it."""
+def policy_of(common: Common, snapshot: Snapshot) -> Policy:
+    """The operator's configuration as the options and the cluster give it.
+
+    The operator excludes its own namespace by itself, and the chart those the cluster lives on.
+
+    Raises:
+        CliError: an option is not what it should be; one sentence.
+    """
+    patterns = _listed(common.excluded_namespaces) or names.SYSTEM_NAMESPACES
+    own = common.operator_namespace
+    if own and (why := why_not_dns_label(own)):
+        raise CliError(f"--operator-namespace {own} {why}; name the namespace of the operator")
+    own = own or snapshot.operator_namespace or names.INSTALL_NAMESPACE
+    known = ExcludedNamespaces(patterns)
+    besides = dict.fromkeys((*names.CLUSTER_NAMESPACES, own))
+    keys = common.label_keys
     return Policy(
-        excluded=_listed(common.excluded_namespaces) or names.SYSTEM_NAMESPACES,
-        label_keys=_listed(common.label_keys) or names.LINEAGE_LABELS,
+        excluded=(*patterns, *(name for name in besides if name not in known)),
+        label_keys=names.LINEAGE_LABELS if keys is None else _listed(keys),
         exempt_daemon_sets=common.exempt_daemon_sets,
     )
 
@@ -72,7 +88,8 @@ def load_world(common: Common, parts: Collection[Part], *, tolerant: bool = Fals
     Raises:
         CliError: nothing can be gathered; one sentence.
     """
-    return World(load_snapshot(common, parts, tolerant=tolerant), policy_of(common))
+    snapshot = load_snapshot(common, parts, tolerant=tolerant)
+    return World(snapshot, policy_of(common, snapshot))
 
 
 def load_snapshot(
@@ -181,7 +198,7 @@ def _tell(notes: Notes, assembly: Assembly, classes: Iterable[SchedulingClass]) 
 
 def _not_given(assembly: Assembly) -> dict[Part, str]:
     # A tenant's namespace follows from its Tenant, and where no Tenant is given none may be used.
-    given = assembly.given | {Part.TENANTS, Part.EVENTS}
+    given = assembly.given | {Part.TENANTS}
     if assembly.given & {Part.NAMESPACES, Part.TENANTS}:
         given |= {Part.NAMESPACES}
     if assembly.given & {Part.PODS, Part.WORKLOADS}:

@@ -13,8 +13,8 @@ from typing import Any, Final, NoReturn
 from schedclass.domain.compliance import ObservedPod
 from schedclass.domain.grouped import discard
 from schedclass.kube.client import KubeClient, resource_path
+from schedclass.kube.delays import Delays
 from schedclass.kube.errors import KubeError
-from schedclass.kube.reflector import Delays
 from schedclass.kube.store import Store
 
 logger = logging.getLogger(__name__)

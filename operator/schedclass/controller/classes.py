@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from schedclass.controller.bindings import Bindings
+from schedclass.controller.compliance import ComplianceController
 from schedclass.controller.workqueue import WorkQueue
 from schedclass.domain import names
 from schedclass.domain.class_status import SchedulerSign, class_status, only_pods_differ
-from schedclass.domain.compliance_index import PodCounts
 from schedclass.domain.findings import Finding, Reason
 from schedclass.domain.schedulingclass import SchedulingClass
 from schedclass.kube.client import KubeClient
@@ -34,37 +34,44 @@ class ClassController:
 
     Attributes:
         queue: the classes to look at.
-        scheduler: tells what is known of the scheduler, None where that is not ours to say.
-        pods: tells the counts of a class' pods, None while they are not known.
-        pods_to_come: tells whether they will be known in a moment.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a status rests on, and who is told
         self,
         state: ClusterState,
         bindings: Bindings,
         client: KubeClient,
         recorder: EventRecorder,
         metrics: Metrics,
+        *,
+        queue: WorkQueue,
+        compliance: ComplianceController,
+        scheduler: Callable[[], SchedulerSign | None],
     ) -> None:
-        """`bindings` tell which namespaces a class applies to."""
+        """Nothing is requested before `reconcile`.
+
+        Args:
+            state: namespaces, nodes and classes; fed by others.
+            bindings: the namespaces that a class applies to.
+            client: who writes.
+            recorder: who is told of classes.
+            metrics: shows classes.
+            queue: the classes to look at; whoever knows of a change adds to it.
+            compliance: counts the pods.
+            scheduler: tells what is known of the scheduler, None where that is not ours to say.
+        """
         self._state = state
         self._bindings = bindings
         self._client = client
         self._recorder = recorder
         self._metrics = metrics
-        self.scheduler: Callable[[], SchedulerSign | None] = lambda: None
-        self.pods: Callable[[str], PodCounts | None] = lambda _: None
-        self.pods_to_come: Callable[[], bool] = lambda: False
+        self._compliance = compliance
+        self._scheduler = scheduler
         self._told: dict[str, Finding | None] = {}
         self._written_at: dict[str, float] = {}
-        self.queue = WorkQueue()
+        self.queue = queue
         state.classes.on_change(lambda name, _old, _new: self.queue.add(name))
-        state.nodes.on_change(lambda _name, _old, _new: self.mark_all())
-
-    def mark_all(self) -> None:
-        """Look at every class."""
-        self.queue.add_all(self._state.classes)
+        state.nodes.on_change(lambda _name, _old, _new: self.queue.add_all(state.classes))
 
     async def reconcile(self, name: str) -> None:
         """Bring one class to its desired state.
@@ -84,16 +91,16 @@ class ClassController:
         if (pause := self._pause(name, STATUS_SECONDS)) > 0:
             self.queue.add_after(name, pause)
             return
-        pods = self.pods(name)
+        pods = self._compliance.counts(name)
         status = class_status(
             cls,
             nodes=self._state.nodes.values(),
             bound_namespaces=self._bindings.namespaces_of(name),
             previous=cls.status,
             now=_now(),
-            scheduler=self.scheduler(),
+            scheduler=self._scheduler(),
             pods=pods,
-            pods_to_come=self.pods_to_come(),
+            pods_to_come=self._compliance.to_come,
         )
         self._tell(cls, status)
         self._metrics.set_class(name, status)
@@ -149,7 +156,7 @@ class ClassController:
         """An Event when the class is newly not ready, or not ready for another reason."""
         finding = _why_not_ready(status)
         if finding is not None and finding != self._told.get(cls.name):
-            self._recorder.emit(_reference(cls), finding)
+            self._recorder.emit(class_reference(cls.name, cls.uid), finding)
         self._told[cls.name] = finding
 
 
@@ -165,5 +172,6 @@ def _now() -> str:
     return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _reference(cls: SchedulingClass) -> ObjectRef:
-    return ObjectRef(names.API_VERSION, names.KIND, cls.name, cls.uid)
+def class_reference(name: str, uid: str = "") -> ObjectRef:
+    """A class, whose Events go to `default`."""
+    return ObjectRef(names.API_VERSION, names.KIND, name, uid)

@@ -2,6 +2,7 @@
 
 import logging
 
+from schedclass.controller.classes import class_reference
 from schedclass.domain import names
 from schedclass.domain.schedulingclass import parse_class
 from schedclass.kube.client import KubeClient
@@ -37,4 +38,5 @@ async def _release(client: KubeClient, item: dict[str, object]) -> None:
         "finalizers": [name for name in cls.finalizers if name != names.IN_USE_FINALIZER],
     }
     await client.merge_patch(f"{CLASSES_PATH}/{cls.name}", {"metadata": metadata})
-    logger.info("released %s", cls.name)
+    fields = {"k8s": class_reference(cls.name, cls.uid).fields()}
+    logger.info("released %s", cls.name, extra=fields)

@@ -24,6 +24,7 @@ from schedclass.domain.namespaces import Namespace
 from schedclass.domain.nodes import Node
 from schedclass.domain.schedulingclass import SchedulingClass
 from schedclass.kube.client import KubeClient
+from schedclass.kube.delays import happens_within
 from schedclass.kube.events import EventRecorder, ObjectRef
 from schedclass.kube.reflector import Reflector
 from schedclass.kube.state import PODS_PATH, PODS_RESYNC_FACTOR, UNFINISHED, ClusterState
@@ -197,15 +198,8 @@ class ComplianceController:
             self._metrics.observe_reconcile(CONTROLLER, took)
             await asyncio.sleep(min(max(SHORTEST_PAUSE, PAUSE_FACTOR * took), LONGEST_PAUSE))
             while not self._wake.is_set():
-                await self._wait_for_news()
+                await happens_within(self._wake, TICK)
                 self._tell_known()
-
-    async def _wait_for_news(self) -> None:
-        try:
-            async with asyncio.timeout(TICK):
-                await self._wake.wait()
-        except TimeoutError:
-            return
 
     async def _round_survived(self) -> bool:
         """Judge all that is due; False if that failed, and then nothing is known."""

@@ -11,8 +11,10 @@ import kopf
 
 from schedclass.controller.kopf_storage import NoDiffBase, NoProgress
 from schedclass.domain import names
+from schedclass.kube.client import REQUEST_SECONDS, WATCH_READ_SECONDS, WATCH_SERVER_SECONDS
 from schedclass.kube.state import ClusterState
 from schedclass.kube.store import Store
+from schedclass.kube.transport import CONNECT_SECONDS
 
 
 def register(registry: kopf.OperatorRegistry, state: ClusterState) -> None:
@@ -41,12 +43,12 @@ def register(registry: kopf.OperatorRegistry, state: ClusterState) -> None:
 def controller_settings() -> kopf.OperatorSettings:
     """Settings of Kopf for watching: nothing stored, nothing throttled, dead watches noticed."""
     settings = kopf.OperatorSettings()
-    settings.watching.server_timeout = 290
-    settings.watching.connect_timeout = 10
-    settings.watching.inactivity_timeout = 75  # bookmarks come about once a minute
+    settings.watching.server_timeout = WATCH_SERVER_SECONDS
+    settings.watching.connect_timeout = CONNECT_SECONDS
+    settings.watching.inactivity_timeout = WATCH_READ_SECONDS
     settings.watching.chunk_size = 500
-    settings.networking.connect_timeout = 10
-    settings.networking.request_timeout = 30
+    settings.networking.connect_timeout = CONNECT_SECONDS
+    settings.networking.request_timeout = REQUEST_SECONDS
     settings.queueing.worker_limit = None  # a limit would throttle events to a trickle
     # Each object has a task of its own for as long: with thousands of them, most of the memory.
     settings.queueing.idle_timeout = 0.1

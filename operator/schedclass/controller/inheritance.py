@@ -24,11 +24,15 @@ from schedclass.domain.inheritance import (
 from schedclass.domain.namespaces import Namespace
 from schedclass.kube.absences import ConfirmedAbsences
 from schedclass.kube.client import KubeClient
+from schedclass.kube.delays import doubled
 from schedclass.kube.errors import ApiError, NotFound
 from schedclass.kube.events import EventRecorder, ObjectRef
 from schedclass.kube.state import CLASSES_PATH, NAMESPACES_PATH, ClusterState
 
 logger = logging.getLogger(__name__)
+
+CONTROLLER = "inheritance"
+"""Its name in metrics and log lines."""
 
 FIRST_HOLD = 1.0
 LONGEST_HOLD = 300.0
@@ -56,7 +60,7 @@ class _Contest:
         """When to write again: at once the first time, then after growing pauses."""
         if self.times == 0:
             return 0.0
-        return self.written_at + min(FIRST_HOLD * 2.0 ** (self.times - 1), LONGEST_HOLD)
+        return self.written_at + doubled(FIRST_HOLD, self.times - 1, longest=LONGEST_HOLD)
 
 
 class InheritanceController:
@@ -66,16 +70,28 @@ class InheritanceController:
     so a wish written in between is never lost: the API server answers 409 and we look again.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what the classes follow from, and who is told
         self,
         state: ClusterState,
+        bindings: Bindings,
         client: KubeClient,
         recorder: EventRecorder,
-        on_class_use: Callable[[frozenset[str]], None],
+        *,
+        on_class_use: Callable[[frozenset[str]], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`on_class_use` is told the names of the classes whose namespaces changed."""
+        """Nothing is requested before `prime` or `reconcile`.
+
+        Args:
+            state: namespaces and classes; fed by others.
+            bindings: where the effective class of each namespace is noted.
+            client: who writes.
+            recorder: who is told of namespaces.
+            on_class_use: told the names of the classes whose namespaces changed.
+            clock: monotonic seconds.
+        """
         self._state = state
+        self._bindings = bindings
         self._client = client
         self._recorder = recorder
         self._on_class_use = on_class_use
@@ -83,7 +99,6 @@ class InheritanceController:
         self._contests: dict[str, _Contest] = {}
         self._told: dict[str, tuple[Finding, ...]] = {}
         self._absent = ConfirmedAbsences(clock)
-        self.bindings = Bindings()
         self.queue = WorkQueue(self._root_of)
         state.on_affected = self.queue.add_all
         state.classes.on_change(self._class_changed)
@@ -162,10 +177,10 @@ class InheritanceController:
 
     def _class_changed(self, name: str, old: object, new: object) -> None:
         if (old is None) != (new is None):
-            self.queue.add_all(self.bindings.namespaces_of(name))
+            self.queue.add_all(self._bindings.namespaces_of(name))
 
     def _bind(self, name: str, class_name: str | None) -> None:
-        if changed := self.bindings.bind(name, class_name):
+        if changed := self._bindings.bind(name, class_name):
             self._on_class_use(changed)
 
     def _forget(self, name: str) -> None:
@@ -182,7 +197,7 @@ class InheritanceController:
         else:
             self._told.pop(ns.name, None)
         for finding in fresh:
-            self._recorder.emit(_reference(ns), finding)
+            self._recorder.emit(namespace_reference(ns.name, ns.uid), finding)
 
     def _drop_contest_over_another_class(self, name: str, desired: NamespaceKeys) -> None:
         """Whoever writes what is wanted now undid nothing, even if it was not us who wrote it."""
@@ -213,7 +228,7 @@ class InheritanceController:
             # Said in the same words each time, so that it stays one Event.
             path = f"{NAMESPACES_PATH}/{ns.name}"
             contest.finding = contest.finding or contested(await self._client.get(path))
-            self._recorder.emit(_reference(ns), contest.finding)
+            self._recorder.emit(namespace_reference(ns.name, ns.uid), contest.finding)
         try:
             await self._patch(ns, changes)
         except ApiError as error:
@@ -226,10 +241,15 @@ class InheritanceController:
             f"class {effective.class_name} from {effective.origin}"
             if effective.class_name
             else "no class",
+            extra={
+                "controller": CONTROLLER,
+                "k8s": namespace_reference(ns.name, ns.uid).fields(),
+                "class": effective.class_name,
+            },
         )
         self._note_contest(ns, desired)
         if desired.inherited_from is not None and ns.inherited_from != desired.inherited_from:
-            self._recorder.emit(_reference(ns), inherited_finding(effective))
+            self._recorder.emit(namespace_reference(ns.name, ns.uid), inherited_finding(effective))
 
     async def _patch(self, ns: Namespace, changes: Mapping[str, Any]) -> None:
         body = {"metadata": {**changes, "resourceVersion": ns.resource_version}}
@@ -238,7 +258,7 @@ class InheritanceController:
 
     async def _protect_at_least(self, ns: Namespace, changes: Mapping[str, Any]) -> None:
         """The labels alone: a namespace full of annotations must not stay without its policies."""
-        self._recorder.emit(_reference(ns), ANNOTATIONS_REFUSED)
+        self._recorder.emit(namespace_reference(ns.name, ns.uid), ANNOTATIONS_REFUSED)
         if "labels" in changes:
             await self._patch(ns, {"labels": changes["labels"]})
 
@@ -279,5 +299,6 @@ def _owns_class_label(entry: dict[str, Any]) -> bool:
     return f"f:{names.CLASS_KEY}" in (metadata.get("f:labels") or {})
 
 
-def _reference(ns: Namespace) -> ObjectRef:
-    return ObjectRef("v1", "Namespace", ns.name, ns.uid, namespace=ns.name)
+def namespace_reference(name: str, uid: str = "") -> ObjectRef:
+    """A namespace, whose Events go into itself."""
+    return ObjectRef("v1", "Namespace", name, uid, namespace=name)

@@ -2,13 +2,14 @@
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from schedclass.controller.workqueue import WorkQueue
+from schedclass.kube.delays import MAX_RETRY_AFTER, doubled, jittered
 from schedclass.kube.errors import ApiError, Conflict, NotFound, TooManyRequests, Unreachable
-from schedclass.kube.reflector import MAX_RETRY_AFTER
+from schedclass.kube.events import ObjectRef
 from schedclass.observability.metrics import Metrics
 
 logger = logging.getLogger(__name__)
@@ -26,20 +27,31 @@ class Reconciler:
     logged and tried again with growing delays; no key is ever dropped.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each a choice of its own
         self,
         name: str,
         queue: WorkQueue,
         reconcile: Callable[[str], Awaitable[None]],
         metrics: Metrics,
         *,
+        about: Callable[[str], ObjectRef],
         concurrency: int,
     ) -> None:
-        """`reconcile` receives a key and raises to have it tried again."""
+        """Nothing is taken from the queue before `run`.
+
+        Args:
+            name: of the controller, in metrics and log lines.
+            queue: the keys.
+            reconcile: receives a key and raises to have it tried again.
+            metrics: told how long each took, and of those that failed.
+            about: the object of a key, for log lines.
+            concurrency: how many keys are worked on at once.
+        """
         self.name = name
         self.queue = queue
         self._reconcile = reconcile
         self._metrics = metrics
+        self._about = about
         self._concurrency = concurrency
         self._failures: dict[str, int] = {}
         self._paused_until = 0.0
@@ -68,7 +80,9 @@ class Reconciler:
             if error.object_absent:
                 self._failures.pop(key, None)
             else:
-                logger.warning("%s of %s waits for its API: %s", self.name, key, error)
+                logger.warning(
+                    "reconciliation waits for its API: %s", error, extra=self._fields(key)
+                )
                 self._retry(key)
         except Conflict:
             # Our copy is older than the object: the watch is about to deliver the newer one. Who
@@ -80,18 +94,24 @@ class Reconciler:
             self._retry(key)
         except (ApiError, Unreachable) as error:
             self._metrics.count_reconcile_error(self.name)
-            logger.warning("%s of %s failed and is tried again: %s", self.name, key, error)
+            logger.warning(
+                "reconciliation failed, will try again: %s", error, extra=self._fields(key)
+            )
             self._retry(key)
         except Exception:
             # A fault of ours with one object must not end the work on all others.
             self._metrics.count_reconcile_error(self.name)
-            logger.exception("%s of %s failed by a fault of its own", self.name, key)
+            logger.exception(
+                "reconciliation failed by a fault of ours, will try again", extra=self._fields(key)
+            )
             self._retry(key)
         else:
             self._failures.pop(key, None)
 
+    def _fields(self, key: str) -> dict[str, Any]:
+        return {"controller": self.name, "k8s": self._about(key).fields()}
+
     def _retry(self, key: str, *, longest: float = LONGEST_DELAY) -> None:
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        delay = min(FIRST_DELAY * 2**failures, longest)
-        self.queue.add_after(key, delay * random.uniform(0.8, 1.2))  # noqa: S311
+        self.queue.add_after(key, jittered(doubled(FIRST_DELAY, failures, longest=longest)))

@@ -1,27 +1,22 @@
 """The controller process: stands by for the Lease, then leads until it ends."""
 
 import asyncio
-import gc
 import logging
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import kopf
 
-from schedclass.controller.classes import ClassController
+from schedclass.controller import inheritance
+from schedclass.controller.bindings import Bindings
+from schedclass.controller.classes import ClassController, class_reference
 from schedclass.controller.compliance import ComplianceController
 from schedclass.controller.handlers import controller_settings, register
-from schedclass.controller.inheritance import InheritanceController
 from schedclass.controller.reconciler import Reconciler
-from schedclass.domain.class_status import SchedulerSign
+from schedclass.controller.workqueue import WorkQueue
 from schedclass.domain.compliance_index import ComplianceIndex
 from schedclass.domain.namespaces import ExcludedNamespaces
-from schedclass.hosting import (
-    in_background,
-    register_login,
-    run_kopf,
-    stop_on_signals,
-    unless_stopped,
-)
+from schedclass.hosting import register_login, run_kopf
 from schedclass.kube.client import KubeClient
 from schedclass.kube.events import EventRecorder
 from schedclass.kube.lease import LeaseElector, LeaseTimings
@@ -38,6 +33,7 @@ from schedclass.kube.store import Store
 from schedclass.observability.definitions import Role
 from schedclass.observability.metrics import Metrics
 from schedclass.observability.probes import Check, ProbeServer, recent
+from schedclass.processes import in_background, spare_collector, stop_on_signals, unless_stopped
 from schedclass.settings import Settings
 from schedclass.tls.publisher import CertificatePlan, Publisher
 
@@ -60,18 +56,7 @@ class ControllerRole:
             instance=instance,
             on_lost=self._metrics.count_dropped_event,
         )
-        self._elector = LeaseElector(
-            client,
-            namespace=settings.namespace,
-            name=settings.lease,
-            identity=instance,
-            timings=LeaseTimings(
-                settings.lease_duration_seconds,
-                settings.lease_deadline_seconds,
-                settings.lease_retry_seconds,
-            ),
-            on_change=self._metrics.set_leader,
-        )
+        self._elector = self._new_elector(instance)
         # Between two complete lists Kopf's watches feed the stores, and they have no bookmarks.
         self._state = ClusterState(
             ExcludedNamespaces(settings.excluded_namespaces, settings.namespace),
@@ -83,20 +68,51 @@ class ControllerRole:
             "nodes": (NODES_PATH, self._state.nodes),
             "schedulingclasses": (CLASSES_PATH, self._state.classes),
         }
-        self._classes: ClassController
-        self._inheritance = InheritanceController(
-            self._state,
+        bindings, classes = Bindings(), WorkQueue()
+        self._inheritance = inheritance.InheritanceController(
+            self._state, bindings, client, self._recorder, on_class_use=classes.add_all
+        )
+        self._compliance = self._new_compliance(bindings, on_change=classes.add_all)
+        self._scheduler = LeaseWatch(
             client,
-            self._recorder,
-            lambda used: self._classes.queue.add_all(used),  # noqa: PLW0108 - made below
+            namespace=settings.namespace,
+            name=settings.scheduler_lease,
+            on_change=lambda: classes.add_all(self._state.classes),
         )
         self._classes = ClassController(
-            self._state, self._inheritance.bindings, client, self._recorder, self._metrics
-        )
-        self._compliance = ComplianceController(
             self._state,
-            self._inheritance.bindings,
+            bindings,
             client,
+            self._recorder,
+            self._metrics,
+            queue=classes,
+            compliance=self._compliance,
+            scheduler=self._scheduler.sign,
+        )
+
+    def _new_elector(self, identity: str) -> LeaseElector:
+        settings = self._settings
+        return LeaseElector(
+            self._client,
+            namespace=settings.namespace,
+            name=settings.lease,
+            identity=identity,
+            timings=LeaseTimings(
+                settings.lease_duration_seconds,
+                settings.lease_deadline_seconds,
+                settings.lease_retry_seconds,
+            ),
+            on_change=self._metrics.set_leader,
+        )
+
+    def _new_compliance(
+        self, bindings: Bindings, *, on_change: Callable[[Iterable[str]], None]
+    ) -> ComplianceController:
+        settings = self._settings
+        return ComplianceController(
+            self._state,
+            bindings,
+            self._client,
             self._recorder,
             ComplianceIndex(
                 default_label_keys=settings.default_label_selector_keys,
@@ -105,20 +121,8 @@ class ControllerRole:
             self._metrics,
             resync_seconds=settings.resync_seconds,
             sweep_seconds=settings.sweep_seconds,
-            on_change=self._classes.queue.add_all,
+            on_change=on_change,
         )
-        self._classes.pods = self._compliance.counts
-        self._classes.pods_to_come = lambda: self._compliance.to_come
-        self._scheduler = LeaseWatch(
-            client,
-            namespace=settings.namespace,
-            name=settings.scheduler_lease,
-            on_change=self._classes.mark_all,
-        )
-        if settings.scheduler_lease:
-            self._classes.scheduler = lambda: SchedulerSign(
-                f"{settings.namespace}/{settings.scheduler_lease}", self._scheduler.alive
-            )
 
     async def run(self) -> None:
         """Stand by and lead until SIGTERM.
@@ -132,13 +136,7 @@ class ControllerRole:
             self._metrics.follow_index(resource, index)
         for resource, store in self._compliance.indexes.items():
             self._metrics.follow_index(resource, store)
-        probes = ProbeServer(
-            self._checks(),
-            render=self._metrics.render,
-            host=self._settings.probe_host,
-            port=self._settings.probe_port,
-        )
-        async with probes:
+        async with ProbeServer.of(self._settings, self._checks(), self._metrics):
             await unless_stopped(stop, self._elector.run(lambda: self._lead(stop)))
 
     async def _lead(self, stop: asyncio.Event) -> None:
@@ -154,34 +152,28 @@ class ControllerRole:
             interval=self._settings.certificate_check_seconds,
             on_failure=self._metrics.count_certificate_error,
         )
-        async with asyncio.TaskGroup() as group:
-            tasks = in_background(
-                group,
-                *(reflector.run() for reflector in self._reflectors()),
-                self._recorder.run(),
-                publisher.run(),
-                self._reconcile(),
-                *([self._scheduler.run()] if self._settings.scheduler_lease else []),
-            )
+        async with in_background(
+            *(reflector.run() for reflector in self._reflectors()),
+            self._recorder.run(),
+            publisher.run(),
+            self._reconcile(),
+            self._scheduler.run(),
+        ) as tasks:
             await run_kopf(self._registry(), controller_settings(), stop, tasks)
-            for task in tasks:
-                task.cancel()
 
     async def _reconcile(self) -> None:
         """Reconcile from the first complete list of namespaces on, never before."""
         await self._state.namespaces.wait_synced()
         await self._inheritance.prime()
-        # What is in memory now stays; looking at it again and again would stall the renewal of the
-        # Lease and every event.
-        gc.collect()
-        gc.freeze()
+        spare_collector()
         async with asyncio.TaskGroup() as group:
             group.create_task(
                 Reconciler(
-                    "inheritance",
+                    inheritance.CONTROLLER,
                     self._inheritance.queue,
                     self._inheritance.reconcile,
                     self._metrics,
+                    about=inheritance.namespace_reference,
                     concurrency=self._settings.patch_concurrency,
                 ).run()
             )
@@ -194,6 +186,7 @@ class ControllerRole:
                     self._classes.queue,
                     self._classes.reconcile,
                     self._metrics,
+                    about=class_reference,
                     concurrency=CLASS_WORKERS,
                 ).run()
             )

@@ -25,8 +25,6 @@ class WorkQueue:
         self._again: set[str] = set()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._not_empty = asyncio.Event()
-        self._idle = asyncio.Event()
-        self._idle.set()
 
     def __len__(self) -> int:
         """Keys waiting, without those being worked on and those delayed."""
@@ -35,7 +33,6 @@ class WorkQueue:
     def add(self, key: str) -> None:
         """Ask for `key` to be worked on; a pending delay of it is cut short."""
         self._cancel_timer(key)
-        self._idle.clear()
         if key in self._working:
             self._again.add(key)
             return
@@ -56,10 +53,6 @@ class WorkQueue:
         self._cancel_timer(key)
         self._timers[key] = asyncio.get_running_loop().call_later(seconds, self.add, key)
 
-    def is_delayed(self, key: str) -> bool:
-        """Whether a delay of `key` is running."""
-        return key in self._timers
-
     async def get(self) -> str:
         """Wait for a key and take it; `done` must follow."""
         while not self._group_of_waiting:
@@ -79,12 +72,6 @@ class WorkQueue:
         if key in self._again:
             self._again.discard(key)
             self.add(key)
-        elif not self._working and not self._group_of_waiting:
-            self._idle.set()
-
-    async def idle(self) -> None:
-        """Wait until nothing waits and nothing is worked on (delays do not count)."""
-        await self._idle.wait()
 
     def _cancel_timer(self, key: str) -> None:
         timer = self._timers.pop(key, None)

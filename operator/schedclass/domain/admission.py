@@ -1,29 +1,17 @@
-"""The table of admission: what happens to a pod, a namespace and a class under review."""
+"""The table of admission: what happens to a pod and to a class under review."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-import jsonpatch
 import jsonpointer
 
 from schedclass.domain import names
 from schedclass.domain.findings import Finding, Reason, Severity
-from schedclass.domain.inheritance import (
-    Effective,
-    NamespaceKeys,
-    desired_keys,
-    effective_class,
-    findings,
-    merge_patch,
-    stays_finding,
-)
-from schedclass.domain.namespaces import Namespace, parse_namespace
-from schedclass.domain.nodes import Node, why_node_not_allowed
-from schedclass.domain.schedulingclass import SchedulingClass
-from schedclass.domain.tree import NamespaceTree
-from schedclass.domain.validation import validate_spec
+from schedclass.domain.inheritance import Effective
+from schedclass.domain.nodes import Node, matches_node, no_matching_nodes, why_node_not_allowed
+from schedclass.domain.schedulingclass import SchedulingClass, parse_class
 
 DAEMON_SET_CONTROLLER = "system:serviceaccount:kube-system:daemon-set-controller"
 NODES_GROUP = "system:nodes"
@@ -46,18 +34,20 @@ class Decision:
 
     Attributes:
         outcome: allowed with or without a patch, denied, or not decided.
-        finding: why; its message is the denial text.
+        finding: why; it is the text of a denial.
         patch: RFC 6902 operations, `[{"op", "path", "value"?}, ...]`.
         warnings: what the client is told although the request passes.
         code: HTTP code of a denial.
+        causes: of a denial that has several, each by itself.
         event: whether the finding should also become an Event (never on dry-run).
     """
 
     outcome: Outcome
     finding: Finding
     patch: Sequence[Mapping[str, Any]] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Finding, ...] = ()
     code: int = 403
+    causes: tuple[Finding, ...] = ()
     event: bool = False
 
 
@@ -110,6 +100,7 @@ class PodCase:
         view: that class; ignored when there is none.
         node: the node named in the pod; None when it names none or that node does not exist.
         exempt_daemon_sets: let pods pass that the DaemonSet controller itself creates.
+        excluded: whether its namespace is never pinned; then nothing else matters.
     """
 
     pod: PodRequest
@@ -117,6 +108,7 @@ class PodCase:
     view: ClassView
     node: Node | None = None
     exempt_daemon_sets: bool = False
+    excluded: bool = False
 
     @property
     def class_name(self) -> str:
@@ -127,6 +119,23 @@ class PodCase:
 def decide_pod(case: PodCase) -> Decision:
     """Go down the table for pods, operation CREATE, no subresource: the first row that applies."""
     return next(decision for row in POD_TABLE if (decision := row(case)) is not None)
+
+
+def decide_preset_node(case: PodCase) -> Decision:
+    """Judge a pod that names its node, in its final state and changing nothing.
+
+    Whether it is pinned is no question here: policies in the API server see to that.
+    """
+    decision = decide_pod(case)
+    if decision.outcome is not Outcome.PATCHED:
+        return decision
+    return unchanged(Reason.NODE_ALLOWED, "the class of the namespace allows the node")
+
+
+def _excluded(case: PodCase) -> Decision | None:
+    if not case.excluded:
+        return None
+    return unchanged(Reason.NAMESPACE_EXCLUDED, "the namespace is excluded from classes")
 
 
 def _no_class(case: PodCase) -> Decision | None:
@@ -168,7 +177,7 @@ def _class_absent(case: PodCase) -> Decision | None:
     if case.view.state is not ClassState.ABSENT:
         return None
     finding = class_not_found(case.effective, case.pod.namespace)
-    return Decision(Outcome.UNCHANGED, finding, warnings=(finding.message,), event=True)
+    return Decision(Outcome.UNCHANGED, finding, warnings=(finding,), event=True)
 
 
 def _preset_node(case: PodCase) -> Decision | None:
@@ -202,6 +211,7 @@ def _pin(case: PodCase) -> Decision | None:
 
 
 POD_TABLE: Final[tuple[Callable[[PodCase], Decision | None], ...]] = (
+    _excluded,
     _no_class,
     _mirror_pod,
     _exempt_daemon_set,
@@ -247,113 +257,33 @@ def unchanged(reason: Reason, message: str) -> Decision:
     return Decision(Outcome.UNCHANGED, Finding(reason, message, Severity.NORMAL))
 
 
-def decide_namespace(
-    tree: NamespaceTree,
-    obj: Mapping[str, Any],
+def decide_class(
+    new: Mapping[str, Any],
+    old: Mapping[str, Any] | None,
     *,
-    class_exists: bool | None,
-    old: Mapping[str, Any] | None = None,
+    nodes: Iterable[Node] | None = None,
 ) -> Decision:
-    """Stamp the effective class on a namespace that is created or updated.
-
-    Args:
-        tree: the known namespaces; the one under review need not be among them.
-        obj: the new object.
-        class_exists: whether the effective class exists; None when that is not known.
-        old: the stored object of an update; None for a creation.
-    """
-    ns = parse_namespace(obj)
-    if ns.deleting:
-        return unchanged(Reason.NOT_MUTABLE, "the namespace is being deleted")
-    effective = effective_class(tree, ns)
-    warnings = tuple(finding.message for finding in findings(tree, ns, effective))
-    if ns.name in tree.excluded:
-        finding = Finding(
-            Reason.NAMESPACE_EXCLUDED, "the namespace is excluded from classes", Severity.NORMAL
-        )
-        return Decision(Outcome.UNCHANGED, finding, warnings=warnings)
-    if effective.class_name is not None and class_exists is False:
-        warnings += (class_not_found(effective, ns.name).message,)
-    desired = desired_keys(ns, effective, class_exists=class_exists)
-    if old is not None:
-        before = parse_namespace(old)
-        if stays := stays_finding(before, ns, effective):
-            warnings += (stays.message,)
-        desired = _in_a_users_name(before, ns, desired, effective.own_request)
-    changes = merge_patch(NamespaceKeys.of(ns), desired)
-    if not changes:
-        finding = Finding(Reason.ALREADY_RIGHT, "nothing to change", Severity.NORMAL)
-        return Decision(Outcome.UNCHANGED, finding, warnings=warnings)
-    finding = Finding(Reason.CLASS_APPLIED, "effective class stamped", Severity.NORMAL)
-    return Decision(Outcome.PATCHED, finding, _as_json_patch(obj, changes), warnings)
-
-
-def _in_a_users_name(
-    old: Namespace, ns: Namespace, desired: NamespaceKeys, own_request: str | None
-) -> NamespaceKeys:
-    """What of `desired` can be written in the request of the user who updates a namespace.
-
-    To the policies of the API server the stamp is the user's own change, and they let nobody but
-    the platform write provenance. A request that leaves it alone must not fail because the tree has
-    moved on since it was written, so what is due by that is left to the controller. A request that
-    touches it is put right as far as we know, and the policies judge what remains of it.
-    """
-    before, sent = NamespaceKeys.of(old), NamespaceKeys.of(ns)
-    touched = _provenance(sent) != _provenance(before) or sent.enforced != before.enforced
-    if touched or ns.owners != old.owners or _lets_through(before, desired):
-        return desired
-    if before.inherited_from is None:
-        return sent
-    label = before.inherited_class or before.label
-    return replace(before, label=label, requested=own_request or sent.requested)
-
-
-def _lets_through(before: NamespaceKeys, after: NamespaceKeys) -> bool:
-    """Whether the policy on namespaces accepts this change from anybody.
-
-    The enforced label goes with a namespace's own wish: no pod of it may be unprotected, or
-    blocked, between the two.
-    """
-    if _provenance(after) != _provenance(before):
-        return False
-    wish_changed = before.inherited_from is None and after.label != before.label
-    return wish_changed or after.enforced == before.enforced
-
-
-def _provenance(keys: NamespaceKeys) -> tuple[str | None, ...]:
-    return keys.inherited_from, keys.inherited_class, keys.inherited_from_uid
-
-
-def _as_json_patch(obj: Mapping[str, Any], changes: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The same change of `metadata`, as RFC 6902 operations on the object under review."""
-    metadata = obj.get("metadata") or {}
-    before = {name: metadata.get(name) for name in changes if name in metadata}
-    after = dict(before)
-    for name, values in changes.items():
-        merged = {**(before.get(name) or {}), **values}
-        after[name] = {key: value for key, value in merged.items() if value is not None}
-    operations = jsonpatch.make_patch({"metadata": before}, {"metadata": after})
-    return [dict(operation) for operation in operations]
-
-
-def decide_class(new: Mapping[str, Any], old: Mapping[str, Any] | None) -> Decision:
     """Validate a SchedulingClass that is created or updated.
 
     What was stored before is not judged again: an update that leaves `spec` alone passes, so that
     labels, finalizers and status of an invalid class can still be written.
+
+    Args:
+        new: the object.
+        old: the stored object of an update; None for a creation.
+        nodes: all nodes of the cluster; None while they are not known, and then it is not said
+            that none matches.
     """
     if old is not None and old.get("spec") == new.get("spec"):
         return unchanged(Reason.ALREADY_RIGHT, "the spec is unchanged")
-    spec = new.get("spec")
-    found = validate_spec(spec if isinstance(spec, Mapping) else {})
-    errors = [finding for finding in found if finding.severity is Severity.ERROR]
-    warnings = tuple(str(finding) for finding in found if finding.severity is Severity.WARNING)
-    if not errors:
-        return Decision(
-            Outcome.UNCHANGED,
-            Finding(Reason.VALID, "the class is valid", Severity.NORMAL),
-            warnings=warnings,
-        )
-    message = "; ".join(str(error) for error in errors)
-    refusal = Finding(Reason.INVALID_SPEC, message, Severity.ERROR)
-    return Decision(Outcome.DENIED, refusal, warnings=warnings, code=422)
+    cls = parse_class(new)
+    if cls.spec is None:
+        message = "; ".join(str(error) for error in cls.errors)
+        refusal = Finding(Reason.INVALID_SPEC, message, Severity.ERROR)
+        return Decision(Outcome.DENIED, refusal, warnings=cls.warnings, code=422, causes=cls.errors)
+    warnings = cls.warnings
+    candidates = None if nodes is None else list(nodes)
+    if candidates is not None and not any(matches_node(cls.spec, node) for node in candidates):
+        warnings += (no_matching_nodes(len(candidates)),)
+    valid = Finding(Reason.VALID, "the class is valid", Severity.NORMAL)
+    return Decision(Outcome.UNCHANGED, valid, warnings=warnings)

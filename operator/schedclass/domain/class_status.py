@@ -7,13 +7,14 @@ summary, `Stalled` is there only while nothing but an edit of the spec can help,
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from heapq import nsmallest
 from typing import Any, Final, Literal
 
 from schedclass.domain import names
 from schedclass.domain.compliance import ViolationKind
 from schedclass.domain.compliance_index import PodCounts
 from schedclass.domain.findings import Finding, Reason
-from schedclass.domain.nodes import Node, matches_node
+from schedclass.domain.nodes import Node, matches_node, no_matching_nodes
 from schedclass.domain.rawjson import mappings_in
 from schedclass.domain.schedulingclass import SchedulingClass
 
@@ -27,7 +28,7 @@ MESSAGE_MAX: Final = 32768
 """Longest message that a condition may have."""
 
 NAMESPACES_SHOWN: Final = 20
-"""How many namespaces a message names."""
+"""How many namespaces a message names; it is for all to read, so only where it has to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +137,9 @@ def _invalid(errors: tuple[Finding, ...]) -> _Condition:
 
 
 def _nodes_available(total: int, matching: int, ready: int) -> _Condition:
-    if total == 0:
-        return _Condition("False", Reason.NO_MATCHING_NODES, "The cluster has no nodes.")
     if matching == 0:
-        return _Condition(
-            "False",
-            Reason.NO_MATCHING_NODES,
-            f"None of the {_count(total, 'node')} satisfies nodeSelector and required nodeAffinity;"
-            " pods of this class stay Pending. Label nodes or correct the class.",
-        )
+        told = no_matching_nodes(total)
+        return _Condition("False", told.reason, _as_sentence(told.message))
     if ready == 0:
         return _Condition(
             "False",
@@ -157,6 +152,11 @@ def _nodes_available(total: int, matching: int, ready: int) -> _Condition:
         Reason.NODES_MATCHED,
         f"{matching} of {_count(total, 'node')} match, {ready} of them ready for pods.",
     )
+
+
+def _as_sentence(message: str) -> str:
+    """A finding's message as conditions write theirs."""
+    return f"{message[0].upper()}{message[1:]}."
 
 
 def _in_use(name: str, bound: int) -> _Condition:
@@ -175,8 +175,7 @@ def scheduler_missing(scheduler: SchedulerSign) -> Finding:
     """The finding about pinned pods that nobody places."""
     return Finding(
         Reason.SCHEDULER_MISSING,
-        f"no {names.SCHEDULER_NAME} renews the Lease {scheduler.lease}, so pinned pods stay "
-        "Pending until one runs",
+        f"nobody renews Lease {scheduler.lease}; pinned pods stay Pending until a scheduler runs",
     )
 
 
@@ -188,8 +187,8 @@ def _scheduler_available(scheduler: SchedulerSign) -> _Condition:
     if scheduler.alive:
         message = f"{names.SCHEDULER_NAME} renews the Lease {scheduler.lease}."
         return _Condition("True", Reason.SCHEDULER_RUNNING, message)
-    message = scheduler_missing(scheduler).message
-    return _Condition("False", Reason.SCHEDULER_MISSING, f"{message[0].upper()}{message[1:]}.")
+    message = _as_sentence(scheduler_missing(scheduler).message)
+    return _Condition("False", Reason.SCHEDULER_MISSING, message)
 
 
 _BROKEN: Final = {
@@ -267,7 +266,7 @@ def _ready(cls: SchedulingClass, nodes_available: _Condition, bound: Collection[
 def _deleting_message(bound: Collection[str]) -> str:
     if not bound:
         return "The class is being deleted; no namespace is bound to it any more."
-    shown = sorted(bound)[:NAMESPACES_SHOWN]
+    shown = nsmallest(NAMESPACES_SHOWN, bound)
     more = f" and {len(bound) - len(shown)} more" if len(bound) > len(shown) else ""
     are = "is" if len(bound) == 1 else "are"
     return (

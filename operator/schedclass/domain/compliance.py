@@ -139,6 +139,18 @@ def why_unpinned(
     return None
 
 
+def named_instead(
+    scheduler: str, annotation: str | None, class_name: str, *, stored: bool = True
+) -> str | None:
+    """The class that a pinned pod names in its annotation instead of its namespace's; else None.
+
+    It breaks nothing by that: the scheduler goes by the namespace. The arguments are those of
+    `why_unpinned`, which tells of pods that are not pinned at all.
+    """
+    pinned = stored and scheduler == names.SCHEDULER_NAME
+    return annotation if pinned and annotation != class_name else None
+
+
 def pod_breaches(  # noqa: PLR0913 - all that a verdict on a pod rests on
     seen: Seen,
     cls: SchedulingClass | None,

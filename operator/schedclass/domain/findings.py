@@ -56,6 +56,9 @@ class Reason(StrEnum):
     LABEL_CONTESTED = "LabelContested"
     ANNOTATIONS_REFUSED = "AnnotationsRefused"
     INVALID_REQUEST = "InvalidRequest"
+    TENANT_DECIDES = "TenantDecides"
+    PARENT_NOT_ALLOWED = "ParentNotAllowed"
+    PROTECTED_KEY = "ProtectedKey"
 
     # Admission
     CLASS_APPLIED = "ClassApplied"
@@ -98,6 +101,7 @@ class Reason(StrEnum):
     # Drift: what is no longer as its class wants it
     PLACEMENT_VIOLATION = "PlacementViolation"
     BYPASS_DETECTED = "BypassDetected"
+    CLASS_DIFFERS = "ClassDiffers"
     LABEL_DRIFT = "LabelDrift"
 
     # Serving certificate
@@ -128,5 +132,10 @@ class Finding:
     path: str = field(default="")
 
     def __str__(self) -> str:
-        """The message with the field before it, as admission answers show it."""
+        """The message with the field before it."""
         return f"{self.path}: {self.message}" if self.path else self.message
+
+    @property
+    def named(self) -> str:
+        """The same with the reason in front, for who sees nothing but this one line."""
+        return f"{self.reason}: {self}"

@@ -5,12 +5,17 @@ below. A child cannot override, and a parent that is gone never means that the c
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from schedclass.domain import names
 from schedclass.domain.findings import Finding, Reason, Severity
 from schedclass.domain.namespaces import Namespace, is_writable_class_name
+from schedclass.domain.tenants import Tenant
+from schedclass.domain.text import shortened, visible
 from schedclass.domain.tree import NamespaceTree
+
+_NAME_SHOWN: Final = 63
+"""As many bytes as a class name in a label can have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,8 @@ def kept_class(tree: NamespaceTree, ns: Namespace) -> str | None:
     The origin is gone when no namespace has its name, when one was re-created under that name with
     another uid, or when the link to it broke: every owner of kind Namespace vanished, or no parent
     is left at all (garbage collection with orphaning removes the reference itself). A namespace
-    that was moved under another living parent is not kept: it follows the new one.
+    that was moved under another living parent is not kept: it follows the new one. Nor is one that
+    still has the very origin above it, by its name: what the origin asks for now counts.
     """
     if ns.inherited_from is None:
         return None
@@ -72,10 +78,19 @@ def kept_class(tree: NamespaceTree, ns: Namespace) -> str | None:
         and ns.inherited_from_uid is not None
         and origin.uid != ns.inherited_from_uid
     )
-    cut_off = tree.has_dangling_owner(ns) or tree.parent_of(ns) is None
-    if origin is None or replaced or cut_off:
+    if origin is None or replaced or _is_cut_off(tree, ns):
         return ns.inherited_class or ns.label
     return None
+
+
+def _is_cut_off(tree: NamespaceTree, ns: Namespace) -> bool:
+    """Whether a link of `ns` upwards broke and the origin of its class is not above it any more."""
+    if tree.parent_of(ns) is None:
+        return True
+    return tree.has_dangling_owner(ns) and not any(
+        ancestor.name == ns.inherited_from and ancestor.uid == ns.inherited_from_uid
+        for ancestor in tree.ancestors(ns)
+    )
 
 
 def effective_class(tree: NamespaceTree, ns: Namespace) -> Effective:
@@ -174,7 +189,7 @@ def desired_keys(
 
 
 def merge_patch(current: NamespaceKeys, desired: NamespaceKeys) -> dict[str, Any]:
-    """The RFC 7386 merge patch of `metadata` that leads from one to the other.
+    """The RFC 7396 merge patch of `metadata` that leads from one to the other.
 
     Returns:
         `{"labels": {...}, "annotations": {...}}` with only the keys that differ, null for those to
@@ -209,23 +224,22 @@ def findings(tree: NamespaceTree, ns: Namespace, effective: Effective) -> tuple[
 def _excluded_findings(ns: Namespace) -> tuple[Finding, ...]:
     if ns.label is None and ns.requested is None:
         return ()
-    message = (
-        f"namespace {ns.name} is excluded from scheduling classes, so its "
-        f'{names.CLASS_KEY}="{ns.label or ns.requested}" is ignored; remove it'
-    )
-    return (Finding(Reason.NAMESPACE_EXCLUDED, message, path="metadata.labels"),)
+    key = names.REQUESTED_CLASS if ns.label is None else names.CLASS_KEY
+    message = f"{ns.name} takes no class, so its {key} is ignored; remove it"
+    return (Finding(Reason.NAMESPACE_EXCLUDED, message),)
 
 
 def _unusable_wish(tree: NamespaceTree, ns: Namespace) -> Finding | None:
     tenant = tree.tenant_of(ns)
     wish, where = (
-        (ns.requested, f"the annotation {names.REQUESTED_CLASS}")
+        (ns.requested, names.REQUESTED_CLASS)
         if tenant is None
         else (tenant.class_name, f"spec.schedulingClass of Tenant {tenant.namespace}/{tenant.name}")
     )
     if wish is None or is_writable_class_name(wish):
         return None
-    message = f'"{wish[:63]}" is no class name and is ignored; set {where} to one'
+    shown = shortened(visible(wish), _NAME_SHOWN)
+    message = f'"{shown}" is no class name and is ignored; correct {where}'
     return Finding(Reason.INVALID_REQUEST, message)
 
 
@@ -233,6 +247,10 @@ def _override_ignored(ns: Namespace, effective: Effective) -> Finding | None:
     wish = effective.own_request
     if wish is None or wish == effective.class_name or effective.origin == ns.name:
         return None
+    return _overridden(wish, effective)
+
+
+def _overridden(wish: str, effective: Effective) -> Finding:
     message = (
         f'scheduling class "{wish}" is ignored: {effective.origin} sets "{effective.class_name}" '
         "for all tenants below it"
@@ -244,8 +262,8 @@ def _parent_missing(effective: Effective) -> Finding | None:
     if not effective.kept:
         return None
     message = (
-        f'scheduling class "{effective.class_name}" is kept although {effective.origin}, which '
-        f"gave it, is gone; remove the annotation {names.INHERITED_FROM} to decide anew"
+        f'{effective.origin} is gone, its class "{effective.class_name}" stays; '
+        f"remove {names.INHERITED_FROM} to decide anew"
     )
     return Finding(Reason.PARENT_MISSING, message)
 
@@ -256,11 +274,50 @@ def inherited_finding(effective: Effective) -> Finding:
     return Finding(Reason.CLASS_INHERITED, message, Severity.NORMAL)
 
 
-def stays_finding(old: Namespace, ns: Namespace, effective: Effective) -> Finding | None:
-    """What is said to one who takes off a label that is inherited; None for all others."""
-    taken_off = old.label is not None and ns.label is None
-    if not taken_off or effective.class_name is None or effective.origin in {"", ns.name}:
+def undone_finding(
+    tree: NamespaceTree, old: Namespace | None, ns: Namespace, effective: Effective
+) -> Finding | None:
+    """What is said to one who writes a class onto a namespace, or takes it off, in vain.
+
+    The tree decides again at once, and whoever wrote has to learn where their wish belongs. It is
+    no finding about the namespace, on which nothing of it is left.
+
+    Args:
+        tree: the known namespaces.
+        old: the namespace before the request; None if the request creates it.
+        ns: as the request has it.
+        effective: the decision for `ns`.
+    """
+    if old is not None and old.label is not None and ns.label is None:
+        return _stays(tree, ns, effective)
+    tenant = tree.tenant_of(ns)
+    if tenant is None:
+        return None  # what is written is the namespace's own wish, and `findings` tells its fate
+    label, requested = (None, None) if old is None else (old.label, old.requested)
+    for before, wish in ((label, ns.label), (requested, ns.requested)):
+        if wish is None or wish in {before, tenant.class_name, effective.class_name}:
+            continue
+        shown = shortened(visible(wish), _NAME_SHOWN)  # an annotation can hold anything
+        if effective.class_name is not None and effective.origin != ns.name:
+            return _overridden(shown, effective)
+        return _tenant_decides(f'class "{shown}" is ignored', tenant)
+    return None
+
+
+def _stays(tree: NamespaceTree, ns: Namespace, effective: Effective) -> Finding | None:
+    if effective.class_name is None or not effective.origin:
         return None
+    if effective.origin == ns.name:
+        tenant = tree.tenant_of(ns)
+        stays = f'class "{effective.class_name}" stays'
+        return None if tenant is None else _tenant_decides(stays, tenant)
     inherited = inherited_finding(effective)
     message = f"{inherited.message}, so the label stays; it can be taken off there only"
     return Finding(Reason.CLASS_INHERITED, message)
+
+
+def _tenant_decides(what: str, tenant: Tenant) -> Finding:
+    message = (
+        f"{what}: Tenant {tenant.namespace}/{tenant.name} decides; set spec.schedulingClass there"
+    )
+    return Finding(Reason.TENANT_DECIDES, message)

@@ -59,6 +59,15 @@ TENANT_ROOT: Final = "tenant-root"
 SYSTEM_NAMESPACES: Final = ("kube-*", "cozy-*", "default")
 """Patterns of namespaces that are never labelled and never pinned (the operator's own is added)."""
 
+CLUSTER_NAMESPACES: Final = ("kube-system", "kube-public", "kube-node-lease")
+"""Namespaces that the cluster lives on: the chart excludes them, whatever its values say."""
+
+INSTALL_NAMESPACE: Final = "cozy-schedclass"
+"""The operator's own namespace where it is installed as the documentation has it."""
+
+POD_WEBHOOK: Final = f"pods.{PREFIX}"
+"""Name of the webhook for pods within the chart's MutatingWebhookConfiguration."""
+
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 REGION_LABEL: Final = "topology.kubernetes.io/region"

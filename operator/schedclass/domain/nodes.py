@@ -91,6 +91,13 @@ def matches_node(spec: ClassSpec, node: Node) -> bool:
     )
 
 
+def no_matching_nodes(total: int) -> Finding:
+    """The finding about a class that allows none of the `total` nodes of the cluster."""
+    found = f"none of {total} nodes matches the class" if total else "the cluster has no nodes"
+    message = f"{found}, so its pods stay Pending; label nodes or correct the class"
+    return Finding(Reason.NO_MATCHING_NODES, message)
+
+
 def why_node_not_allowed(spec: ClassSpec, node: Node) -> Finding | None:
     """Say which node constraint of a class keeps pods off a node.
 

@@ -5,41 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schedclass.domain.findings import Finding, Severity
-from schedclass.domain.podfields import (
-    ClassSpec,
-    LabelSelector,
-    LabelSelectorRequirement,
-    NodeAffinity,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-    PodAffinity,
-    PodAffinityTerm,
-    PodAntiAffinity,
-    PreferredSchedulingTerm,
-    TopologySpreadConstraint,
-    WeightedPodAffinityTerm,
-)
+from schedclass.domain.podfields import ClassSpec
 from schedclass.domain.rawjson import mapping_or_empty
 from schedclass.domain.validation import decode_spec
-
-__all__ = [
-    "ClassSpec",
-    "LabelSelector",
-    "LabelSelectorRequirement",
-    "NodeAffinity",
-    "NodeSelector",
-    "NodeSelectorRequirement",
-    "NodeSelectorTerm",
-    "PodAffinity",
-    "PodAffinityTerm",
-    "PodAntiAffinity",
-    "PreferredSchedulingTerm",
-    "SchedulingClass",
-    "TopologySpreadConstraint",
-    "WeightedPodAffinityTerm",
-    "parse_class",
-]
 
 
 @dataclass(frozen=True, slots=True)

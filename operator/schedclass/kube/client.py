@@ -24,6 +24,9 @@ from schedclass.kube.transport import (
 
 REQUEST_SECONDS: Final = 30.0
 PAGE_SECONDS: Final = 60.0
+WATCH_SERVER_SECONDS: Final = 290
+"""After which the API server is to end a watch by itself, which goes on in a new one."""
+
 PAGE_SIZE: Final = 200
 """`limit` of a LIST. A page is decoded in one go, which every answer of the process waits for."""
 
@@ -124,7 +127,6 @@ class KubeClient:
         path: str,
         *,
         params: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
         metadata_only: bool = False,
         timeout: float = REQUEST_SECONDS,  # noqa: ASYNC109 - it is the HTTP client's own
     ) -> Json:
@@ -133,16 +135,26 @@ class KubeClient:
         Args:
             path: see `resource_path`.
             params: query parameters.
-            headers: extra request headers.
             metadata_only: ask for a PartialObjectMetadata.
             timeout: seconds for the whole exchange.
         """
         accept = {"Accept": _PARTIAL} if metadata_only else {}
         return await self._transport.call(
-            Request(
-                "GET", path, params or {}, {**accept, **(headers or {})}, limits=_within(timeout)
-            )
+            Request("GET", path, params or {}, accept, limits=_within(timeout))
         )
+
+    async def find(self, path: str) -> Json | None:
+        """One object, or None if the API server itself says that it does not exist.
+
+        Raises:
+            errors.NotFound: its API is not served, which says nothing about the object.
+        """
+        try:
+            return await self.get(path)
+        except errors.NotFound as error:
+            if error.object_absent:
+                return None
+            raise
 
     async def list_pages(
         self,
@@ -188,7 +200,7 @@ class KubeClient:
         resource_version: str,
         params: Mapping[str, Any] | None = None,
         metadata_only: bool = False,
-        server_seconds: int = 290,
+        server_seconds: int = WATCH_SERVER_SECONDS,
         read_seconds: float = WATCH_READ_SECONDS,
         on_open: Callable[[], None] | None = None,
     ) -> AsyncGenerator[tuple[str, Json]]:
@@ -237,25 +249,23 @@ class KubeClient:
         finally:
             response.close()
 
-    async def create(self, path: str, body: Json, *, dry_run: bool = False) -> Json:
+    async def create(self, path: str, body: Json) -> Json:
         """POST to a collection.
 
         Raises:
             errors.Conflict: with reason `AlreadyExists` if an object has that name.
         """
-        return await self._write("POST", path, body, dry_run=dry_run)
+        return await self._write("POST", path, body)
 
-    async def replace(self, path: str, body: Json, *, dry_run: bool = False) -> Json:
+    async def replace(self, path: str, body: Json) -> Json:
         """PUT; with `metadata.resourceVersion` in the body only over that version.
 
         Raises:
             errors.Conflict: if the object has another resourceVersion by now.
         """
-        return await self._write("PUT", path, body, dry_run=dry_run)
+        return await self._write("PUT", path, body)
 
-    async def merge_patch(
-        self, path: str, body: Json, *, subresource: str | None = None, dry_run: bool = False
-    ) -> Json:
+    async def merge_patch(self, path: str, body: Json) -> Json:
         """JSON merge patch (RFC 7396): null removes a key, lists are replaced.
 
         With `metadata.resourceVersion` (or `uid`) in the body it is also a precondition.
@@ -263,81 +273,30 @@ class KubeClient:
         Raises:
             errors.Conflict: if that precondition fails.
         """
-        return await self._write(
-            "PATCH", _sub(path, subresource), body, kind="merge-patch+json", dry_run=dry_run
-        )
+        return await self._write("PATCH", path, body, kind="merge-patch+json")
 
-    async def json_patch(
-        self,
-        path: str,
-        operations: Sequence[Json],
-        *,
-        subresource: str | None = None,
-        dry_run: bool = False,
-    ) -> Json:
+    async def json_patch(self, path: str, operations: Sequence[Json]) -> Json:
         """JSON Patch (RFC 6902); a failed `test` operation is an `errors.ApiError` of 422."""
-        return await self._write(
-            "PATCH",
-            _sub(path, subresource),
-            list(operations),
-            kind="json-patch+json",
-            dry_run=dry_run,
-        )
+        return await self._write("PATCH", path, list(operations), kind="json-patch+json")
 
-    async def apply(
-        self,
-        path: str,
-        body: Json,
-        *,
-        force: bool = False,
-        subresource: str | None = None,
-        dry_run: bool = False,
-    ) -> Json:
+    async def apply(self, path: str, body: Json, *, force: bool = False) -> Json:
         """Server-side apply (KEP-555): the body is all that our field manager owns afterwards.
 
         Args:
             path: of the object, which is created if absent.
             body: `apiVersion`, `kind`, `metadata.name` and only the fields we decide on.
             force: take fields that another manager owns with another value.
-            subresource: e.g. `status`.
-            dry_run: only ask what would happen.
 
         Raises:
             errors.Conflict: if another manager owns a field and `force` is off.
         """
-        return await self._write(
-            "PATCH",
-            _sub(path, subresource),
-            body,
-            kind="apply-patch+yaml",
-            force=force,
-            dry_run=dry_run,
-        )
+        return await self._write("PATCH", path, body, kind="apply-patch+yaml", force=force)
 
-    async def delete(
-        self,
-        path: str,
-        *,
-        uid: str | None = None,
-        resource_version: str | None = None,
-        dry_run: bool = False,
-    ) -> Json:
-        """DELETE, only of that uid and that version if given.
+    async def delete(self, path: str) -> Json:
+        """DELETE; returns the object as it was (still there if it has finalizers), or a Status."""
+        return await self._write("DELETE", path, {"apiVersion": "v1", "kind": "DeleteOptions"})
 
-        Returns:
-            The object as it was (still there if it has finalizers), or a Status.
-
-        Raises:
-            errors.Conflict: if a precondition fails.
-        """
-        wanted = {"uid": uid, "resourceVersion": resource_version}
-        preconditions = {key: value for key, value in wanted.items() if value is not None}
-        body: Json = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        if preconditions:
-            body["preconditions"] = preconditions
-        return await self._write("DELETE", path, body, dry_run=dry_run)
-
-    async def _write(  # noqa: PLR0913 - private, the union of what the verbs above need
+    async def _write(
         self,
         method: str,
         path: str,
@@ -345,20 +304,13 @@ class KubeClient:
         *,
         kind: str = "json",
         force: bool = False,
-        dry_run: bool = False,
     ) -> Json:
         query = {} if method == "DELETE" else {"fieldManager": names.FIELD_MANAGER}
         if force:
             query["force"] = "true"
-        if dry_run:
-            query["dryRun"] = "All"
         headers = {"Content-Type": f"application/{kind}", "Accept": "application/json"}
         return await self._transport.call(Request(method, path, query, headers, body))
 
 
 def _within(seconds: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=seconds, sock_connect=min(seconds, CONNECT_SECONDS))
-
-
-def _sub(path: str, subresource: str | None) -> str:
-    return f"{path}/{quote(subresource, safe='')}" if subresource else path

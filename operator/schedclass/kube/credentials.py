@@ -89,7 +89,6 @@ class Credentials:
 
     Attributes:
         configuration: the `kubernetes.aio` Configuration that the client is built on.
-        refresh_errors: how often loading again failed; the last good token is then kept.
     """
 
     def __init__(
@@ -100,7 +99,6 @@ class Credentials:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.configuration = configuration
-        self.refresh_errors = 0
         self._source = source
         self._clock = clock
         self._lock = asyncio.Lock()
@@ -146,7 +144,6 @@ class Credentials:
                 fresh = _authorization_of(await _read(self._source))
             except ConfigurationError as error:
                 # A file caught in the middle of a rewrite must not lose a token that still works.
-                self.refresh_errors += 1
                 logger.warning("credentials not read again, keeping the last ones: %s", error)
                 return
             if fresh is not None:

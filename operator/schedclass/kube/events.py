@@ -2,7 +2,7 @@
 
 core/v1 Events with the legacy fields filled, since dashboards and `kubectl describe` read those.
 The limits follow client-go's EventCorrelator. Events are best effort: nothing waits for them and
-whatever is not written is counted.
+whatever is lost is counted.
 """
 
 import asyncio
@@ -16,9 +16,10 @@ from datetime import UTC, datetime
 from typing import Final, NoReturn
 
 from schedclass.domain.findings import Finding, Severity
+from schedclass.domain.text import shortened
 from schedclass.kube import errors
 from schedclass.kube.client import KubeClient, resource_path
-from schedclass.kube.reflector import MAX_RETRY_AFTER, Delays
+from schedclass.kube.delays import MAX_RETRY_AFTER, Delays
 from schedclass.kube.transport import Json
 
 logger = logging.getLogger(__name__)
@@ -55,6 +56,17 @@ class ObjectRef:
     uid: str = ""
     namespace: str = ""
 
+    def fields(self) -> dict[str, str]:
+        """As `involvedObject` of an Event and as `k8s` of a log line, without what is empty."""
+        fields = {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "name": self.name,
+            "namespace": self.namespace,
+            "uid": self.uid,
+        }
+        return {key: value for key, value in fields.items() if value}
+
 
 _Key = tuple[ObjectRef, str, str]
 
@@ -71,15 +83,7 @@ class _Occurrences:
 
 
 class EventRecorder:
-    """Writes findings as Events in the background: start `run()`, then `emit()`.
-
-    Attributes:
-        written: requests that succeeded.
-        dropped: findings lost because the queue was full.
-        limited: findings held back by the limit per object.
-        skipped: findings whose namespace or right to write was not there (any more).
-        failed: findings that the API server refused otherwise.
-    """
+    """Writes findings as Events in the background: start `run()`, then `emit()`."""
 
     def __init__(  # noqa: PLR0913 - each a choice of its own, all by keyword
         self,
@@ -103,13 +107,9 @@ class EventRecorder:
             burst: Events per object at once.
             refill_seconds: after which an object may have one more.
             clock: monotonic seconds.
-            on_lost: receives how many findings were just dropped or failed.
+            on_lost: receives how many findings were just lost: the queue was full, or the API
+                server refused them, other than by the end of their namespace.
         """
-        self.written = 0
-        self.dropped = 0
-        self.limited = 0
-        self.skipped = 0
-        self.failed = 0
         self._client = client
         self._component = component
         self._instance = instance
@@ -143,7 +143,6 @@ class EventRecorder:
         self._pending[key] = _Occurrences(finding, 1, now, now)
         if len(self._pending) > self._queue_size:
             self._pending.popitem(last=False)
-            self.dropped += 1
             self._on_lost(1)
         self._idle.clear()
         self._wake.set()
@@ -187,29 +186,16 @@ class EventRecorder:
             await self._create_or_count(key, new)
         except (errors.TooManyRequests, errors.Unreachable) as error:
             self._refund(about)
-            logger.info("Event about %s %s waits: %s", about.kind, about.name, error)
+            logger.info("an Event waits: %s", error, extra={"k8s": about.fields()})
             retry_after = getattr(error, "retry_after", None)
             return min(retry_after or 0.0, MAX_RETRY_AFTER)
-        except (errors.NotFound, errors.Forbidden) as error:
-            # The usual end of a namespace: nobody will look for this Event any more. A missing
-            # right shows in the counter and in the log.
-            self.skipped += new.count
-            terminating = isinstance(error, errors.NotFound) or error.has_cause(
-                "NamespaceTerminating"
-            )
-            logger.log(
-                logging.DEBUG if terminating else logging.WARNING,
-                "no Event about %s %s: %s",
-                about.kind,
-                about.name,
-                error,
-            )
         except errors.ApiError as error:
-            self.failed += new.count
-            self._on_lost(new.count)
-            logger.warning("no Event about %s %s: %s", about.kind, about.name, error)
-        else:
-            self.written += 1
+            # The usual end of a namespace: nobody will look for this Event any more.
+            ending = isinstance(error, errors.NotFound) or error.has_cause("NamespaceTerminating")
+            if not ending:
+                self._on_lost(new.count)
+            level = logging.DEBUG if ending else logging.WARNING
+            logger.log(level, "an Event was refused: %s", error, extra={"k8s": about.fields()})
         return None
 
     async def _create_or_count(self, key: _Key, new: _Occurrences) -> None:
@@ -244,21 +230,14 @@ class EventRecorder:
         await self._client.merge_patch(path, {"count": new.count})
 
     def _event(self, about: ObjectRef, namespace: str, new: _Occurrences) -> Json:
-        involved = {
-            "apiVersion": about.api_version,
-            "kind": about.kind,
-            "name": about.name,
-            "namespace": about.namespace,
-            "uid": about.uid,
-        }
         return {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"name": new.event_name, "namespace": namespace},
-            "involvedObject": {key: value for key, value in involved.items() if value},
+            "involvedObject": about.fields(),
             "type": "Normal" if new.finding.severity is Severity.NORMAL else "Warning",
             "reason": str(new.finding.reason),
-            "message": shortened(str(new.finding)),
+            "message": shortened(str(new.finding), MAX_MESSAGE),
             "count": new.count,
             "firstTimestamp": new.first,
             "lastTimestamp": new.last,
@@ -277,10 +256,8 @@ class EventRecorder:
         self._tokens[about] = (tokens - allowed, now)
         if len(self._tokens) > REMEMBERED:
             self._tokens.popitem(last=False)
-        if not allowed:
-            self.limited += new.count
-            if key in self._known:
-                self._known[key].count += new.count
+        if not allowed and key in self._known:
+            self._known[key].count += new.count
         return allowed
 
     def _refund(self, about: ObjectRef) -> None:
@@ -294,14 +271,6 @@ def _event_name(key: _Key) -> str:
     parts = (about.api_version, about.kind, about.namespace, about.uid, reason, message)
     digest = hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()
     return f"{about.name[:200]}.{digest[:16]}"
-
-
-def shortened(message: str) -> str:
-    """At most `MAX_MESSAGE` bytes of UTF-8, cut between characters and marked as cut."""
-    encoded = message.encode(errors="replace")
-    if len(encoded) <= MAX_MESSAGE:
-        return encoded.decode()
-    return encoded[: MAX_MESSAGE - 3].decode(errors="ignore") + "…"
 
 
 def _timestamp() -> str:

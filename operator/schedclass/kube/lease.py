@@ -20,7 +20,7 @@ from typing import Final
 
 from schedclass.kube import errors
 from schedclass.kube.client import KubeClient, resource_path
-from schedclass.kube.reflector import jittered
+from schedclass.kube.delays import jittered
 from schedclass.kube.transport import Json
 
 logger = logging.getLogger(__name__)
@@ -234,16 +234,14 @@ class LeaseElector:
 
     async def _claim(self) -> bool:
         if self._lease is None:
-            try:
-                self._observe(await self._own.get(self._path))
-            except errors.NotFound as error:
+            found = await self._own.find(self._path)
+            if found is None:
                 # Whose Lease somebody deleted may still lead for as long as we respect it.
-                if not error.object_absent:
-                    raise
                 if self._respects_another():
                     return False
                 self._observe(await self._own.create(self._collection, self._new_lease()))
                 return True
+            self._observe(found)
         if self._lease is None or self._respects_another():
             self._lease = None
             return False

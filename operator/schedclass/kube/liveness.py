@@ -9,11 +9,12 @@ import logging
 import time
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
+from schedclass.domain.class_status import SchedulerSign
 from schedclass.kube.client import KubeClient, resource_path
+from schedclass.kube.delays import jittered
 from schedclass.kube.errors import ApiError, NotFound, Unreachable
-from schedclass.kube.reflector import jittered
 
 logger = logging.getLogger(__name__)
 
@@ -44,13 +45,13 @@ class LeaseWatch:
         Args:
             client: who asks; needs get of this Lease.
             namespace: of the Lease.
-            name: of the Lease.
+            name: of the Lease; empty if there is none to look at.
             seconds: between two looks.
             on_change: called whenever `alive` has changed.
         """
         self.alive: bool | None = None
-        self.name = name
         self._client = client
+        self._lease = f"{namespace}/{name}" if name else ""
         self._path = resource_path(LEASE_API, "leases", namespace=namespace, name=name)
         self._seconds = seconds
         self._on_change = on_change
@@ -58,9 +59,13 @@ class LeaseWatch:
         self._changed_at = 0.0
         self._logged = ""
 
-    async def run(self) -> NoReturn:
-        """Look until cancelled."""
-        while True:
+    def sign(self) -> SchedulerSign | None:
+        """What is known of the program; None if it is not ours to say."""
+        return SchedulerSign(self._lease, self.alive) if self._lease else None
+
+    async def run(self) -> None:
+        """Look until cancelled; without a Lease there is nothing to do."""
+        while self._lease:
             before = self.alive
             self.alive = await self._look()
             if self.alive != before:

@@ -6,7 +6,6 @@ next LIST brings in. A failing API changes nothing in the store; see `Store.sync
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
@@ -14,14 +13,20 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
 from schedclass.kube import errors
-from schedclass.kube.client import PAGE_SECONDS, PAGE_SIZE, WATCH_READ_SECONDS, KubeClient
+from schedclass.kube.client import (
+    PAGE_SECONDS,
+    PAGE_SIZE,
+    WATCH_READ_SECONDS,
+    WATCH_SERVER_SECONDS,
+    KubeClient,
+)
+from schedclass.kube.delays import MAX_RETRY_AFTER, Delays, jittered
 from schedclass.kube.store import CHUNK, Store
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-MAX_RETRY_AFTER: Final = 60.0
 FRUITLESS_WATCHES: Final = 3
 """Watches in a row that were refused or stayed silent until the read timeout, after which the
 version they go on from is no longer trusted: after a restore of etcd it may lie in the future."""
@@ -35,8 +40,6 @@ class Timings:
     """Seconds of a reflector; tests shorten them.
 
     Attributes:
-        resync: between two LISTs; each heals what a watch may have lost.
-        server_watch: after which the server ends a watch.
         watch_read: silence after which a watch counts as dead.
         page: limit of each page of a LIST.
         first_delay: before the first new attempt; doubled each time up to `longest_delay`.
@@ -44,8 +47,6 @@ class Timings:
         healthy: length of a watch after which the delay starts over.
     """
 
-    resync: float = 600.0
-    server_watch: float = 290.0
     watch_read: float = WATCH_READ_SECONDS
     page: float = PAGE_SECONDS
     first_delay: float = 0.2
@@ -64,7 +65,6 @@ class Reflector(Generic[T]):
         path: the collection.
         store: what is fed.
         lists: completed LISTs.
-        watches: accepted watches.
         errors: failed LISTs and watches; an expired version counts as well.
         last_error: the last failure in words, empty before the first.
     """
@@ -75,10 +75,10 @@ class Reflector(Generic[T]):
         path: str,
         store: Store[T],
         *,
+        resync_seconds: float,
         metadata_only: bool = False,
         params: Mapping[str, Any] | None = None,
         watch: bool = True,
-        resync_seconds: float | None = None,
         page_size: int = PAGE_SIZE,
         timings: Timings | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -89,10 +89,10 @@ class Reflector(Generic[T]):
             client: who asks.
             path: of the collection, of all namespaces or of one (`resource_path`).
             store: what to feed.
+            resync_seconds: between two LISTs; each heals what a watch may have lost.
             metadata_only: ask for PartialObjectMetadata.
             params: `labelSelector`, `fieldSelector`.
             watch: False if somebody else feeds events to the store; then only LISTs are made.
-            resync_seconds: overrides `timings.resync`.
             page_size: objects per page.
             timings: see `Timings`.
             clock: monotonic seconds.
@@ -100,7 +100,6 @@ class Reflector(Generic[T]):
         self.path = path
         self.store = store
         self.lists = 0
-        self.watches = 0
         self.errors = 0
         self.last_error = ""
         self._client = client
@@ -109,18 +108,14 @@ class Reflector(Generic[T]):
         self._with_watch = watch
         self._page_size = page_size
         self._timings = timings or Timings()
-        self._resync = self._timings.resync if resync_seconds is None else resync_seconds
+        self._resync = resync_seconds
         self._clock = clock
         self._version: str | None = None
         self._listing = asyncio.Lock()
+        self._attempted = asyncio.Event()
         self._reset = asyncio.Event()
         self._fruitless = 0
         self._logged = ""
-
-    @property
-    def swept(self) -> int:
-        """Objects whose disappearance no event had told of."""
-        return self.store.swept
 
     async def run(self) -> NoReturn:
         """Feed the store until cancelled."""
@@ -129,6 +124,10 @@ class Reflector(Generic[T]):
             if self._with_watch:
                 group.create_task(self._watch_forever(), name=f"watch {self.path}")
         raise AssertionError("the loops of a reflector never end")
+
+    async def wait_attempted(self) -> None:
+        """Return once a LIST was complete or has failed: the API may not be served at all."""
+        await self._attempted.wait()
 
     async def _watch_forever(self) -> NoReturn:
         delays = Delays(self._timings.first_delay, self._timings.longest_delay)
@@ -183,6 +182,7 @@ class Reflector(Generic[T]):
                     await listing.add(items)
             await listing.finish(version)
             self.lists += 1
+            self._attempted.set()
             self._logged = ""
             if listing.history_reset:
                 self._version = None
@@ -212,7 +212,6 @@ class Reflector(Generic[T]):
         def on_open() -> None:
             nonlocal opened
             opened = True
-            self.watches += 1
             self.store.touch()
 
         events = self._client.watch(
@@ -220,7 +219,7 @@ class Reflector(Generic[T]):
             resource_version=version or "",
             params=self._params,
             metadata_only=self._metadata_only,
-            server_seconds=max(1, round(jittered(self._timings.server_watch))),
+            server_seconds=max(1, round(jittered(WATCH_SERVER_SECONDS))),
             read_seconds=self._timings.watch_read,
             on_open=on_open,
         )
@@ -253,6 +252,7 @@ class Reflector(Generic[T]):
     def _note(self, error: Exception) -> float:
         """Count and log a failure; returns the seconds the server asks to wait."""
         self.errors += 1
+        self._attempted.set()
         self.last_error = str(error)
         if isinstance(error, errors.KubeError | _HistoryReset):
             # The same failure again and again, as while a CRD is absent, is said once.
@@ -263,27 +263,3 @@ class Reflector(Generic[T]):
             logger.error("%s: a fault of our own", self.path, exc_info=error)
         retry_after = error.retry_after if isinstance(error, errors.ApiError) else None
         return min(retry_after or 0.0, MAX_RETRY_AFTER)
-
-
-class Delays:
-    """Growing pauses between attempts, spread so that replicas do not move in step."""
-
-    def __init__(self, first: float, longest: float) -> None:
-        self._first = first
-        self._longest = longest
-        self._next = first
-
-    def next(self) -> float:
-        """The seconds to wait now; the next answer is twice as long."""
-        delay = self._next
-        self._next = min(delay * 2, self._longest)
-        return jittered(delay)
-
-    def reset(self) -> None:
-        """Start over, as things went well."""
-        self._next = self._first
-
-
-def jittered(seconds: float) -> float:
-    """Within 20 % of the given seconds."""
-    return seconds * random.uniform(0.8, 1.2)  # noqa: S311 - nothing secret about it

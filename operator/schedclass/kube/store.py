@@ -121,18 +121,14 @@ class Store(Generic[T]):
         """Return once a LIST was complete."""
         await self._synced.wait()
 
-    def on_change(self, listener: Listener[T]) -> Callable[[], None]:
+    def on_change(self, listener: Listener[T]) -> None:
         """Have a function called after each change.
 
         Args:
             listener: called from whatever fed the store, so it must be quick; its failure is
                 logged and counted and keeps neither the store nor other listeners from their work.
-
-        Returns:
-            A function that ends the subscription.
         """
         self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
 
     def touch(self, version: object = None) -> None:
         """A sign of life without an object: a bookmark, an accepted watch.
@@ -277,7 +273,7 @@ class Store(Generic[T]):
         self._synced.set()
 
     def _notify(self, key: str, old: T | None, new: T | None) -> None:
-        for listener in tuple(self._listeners):
+        for listener in self._listeners:
             try:
                 listener(key, old, new)
             except Exception:

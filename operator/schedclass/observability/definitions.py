@@ -1,11 +1,13 @@
 """Makes metrics and notes which kind of process exposes them, so that documents can list them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
 PREFIX: Final = "schedclass"
 
@@ -72,6 +74,20 @@ class Maker:
         made = Definition(f"{PREFIX}_{name}", "counter", labels, text, roles, leader)
         return Counter(made.name, text, labels, registry=self._note(made))
 
+    def kept_counter(
+        self,
+        name: str,
+        text: str,
+        *labels: str,
+        roles: tuple[Role, ...],
+        read: Callable[[], Iterable[tuple[Sequence[str], int]]],
+    ) -> None:
+        """Counts that somebody else keeps, by the values of the labels; read at each scrape."""
+        made = Definition(f"{PREFIX}_{name}", "counter", labels, text, roles, leader=False)
+        registry = self._note(made)
+        if registry is not None:
+            registry.register(_KeptCounts(made, read))
+
     def histogram(
         self,
         name: str,
@@ -88,3 +104,17 @@ class Maker:
     def _note(self, made: Definition) -> CollectorRegistry | None:
         self.definitions.append(made)
         return self._registry if self._role is None or self._role in made.roles else None
+
+
+class _KeptCounts(Collector):
+    def __init__(
+        self, made: Definition, read: Callable[[], Iterable[tuple[Sequence[str], int]]]
+    ) -> None:
+        self._made = made
+        self._read = read
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        family = CounterMetricFamily(self._made.name, self._made.text, labels=self._made.labels)
+        for values, count in self._read():
+            family.add_metric(values, count)
+        yield family

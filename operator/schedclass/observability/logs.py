@@ -9,6 +9,7 @@ from typing import Any, Final, TextIO
 
 import orjson
 
+from schedclass.domain.text import visible
 from schedclass.settings import LogFormat, LogLevel
 
 _OF_THE_RECORD: Final = frozenset(
@@ -52,7 +53,7 @@ class TextFormatter(logging.Formatter):
         """A line without its end; line breaks in the message cannot forge another line."""
         head = f"{_timestamp(record)} {record.levelname:<7} {record.name}: "
         fields = "".join(f" {key}={value}" for key, value in _extra(record).items())
-        line = head + _one_line(record.getMessage() + fields)
+        line = head + visible(record.getMessage() + fields)
         text = _traceback(record)
         return f"{line}\n{text}" if text else line
 
@@ -103,9 +104,3 @@ def _traceback(record: logging.LogRecord) -> str:
     if record.exc_info and record.exc_info[0] is not None:
         return "".join(traceback.format_exception(*record.exc_info)).rstrip()
     return record.exc_text or ""
-
-
-def _one_line(text: str) -> str:
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )

@@ -6,15 +6,11 @@ tenant can write.
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Protocol
 
-from prometheus_client import (
-    CollectorRegistry,
-    PlatformCollector,
-    ProcessCollector,
-)
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 
 from schedclass import __version__
@@ -26,13 +22,10 @@ from schedclass.observability.definitions import (
     CONTROLLER,
     EVERYWHERE,
     EXTENDER,
-    PREFIX,
     WEBHOOK,
     Maker,
     Role,
 )
-
-__all__ = ["PREFIX", "Index", "Metrics", "Role"]
 
 _ADMISSION_BUCKETS: Final = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05),
@@ -75,6 +68,18 @@ class Index(Protocol):
     def last_activity(self) -> float | None:
         """Monotonic seconds of the last sign of life of the API server; None before the first."""
 
+    @property
+    def rejected(self) -> int:
+        """Objects that could not be read."""
+
+    @property
+    def swept(self) -> int:
+        """Objects whose end no event had told of."""
+
+    @property
+    def listener_errors(self) -> int:
+        """Failures of what follows it."""
+
     def __len__(self) -> int: ...
 
 
@@ -97,6 +102,7 @@ class Metrics:
             process: also expose CPU, memory and file descriptors of this process.
         """
         self.registry = CollectorRegistry()
+        self._indexes: dict[str, Index] = {}
         self._make = Maker(self.registry, role)
         self.definitions = self._make.definitions
         if process:
@@ -190,6 +196,16 @@ class Metrics:
             "When the API server was last heard of about a resource; NaN before the first time.",
             "resource",
             roles=EVERYWHERE,
+        )
+        self._make.kept_counter(
+            "index_faults_total",
+            "What went wrong with the cache of a resource: objects that could not be read "
+            "(`rejected`; what was known of them is kept), objects whose end no watch told of "
+            "(`missed`; the rule for `unpinned-pods`, which are only listed), and changes that "
+            "were not followed (`unfollowed`, a fault of ours).",
+            *("resource", "fault"),
+            roles=EVERYWHERE,
+            read=self._index_faults,
         )
         self._expiry = self._make.gauge(
             "certificate_expiry_timestamp_seconds",
@@ -325,9 +341,16 @@ class Metrics:
                 return math.nan
             return wall() - (monotonic() - index.last_activity)
 
+        self._indexes[resource] = index
         self._index_objects.labels(resource).set_function(lambda: float(len(index)))
         self._index_synced.labels(resource).set_function(lambda: float(index.synced))
         self._last_sync.labels(resource).set_function(last_sync)
+
+    def _index_faults(self) -> Iterator[tuple[Sequence[str], int]]:
+        for resource, index in self._indexes.items():
+            yield (resource, "rejected"), index.rejected
+            yield (resource, "missed"), index.swept
+            yield (resource, "unfollowed"), index.listener_errors
 
     def follow_certificate(self, expires_at: Callable[[], datetime | None]) -> None:
         """Read at each scrape when the serving certificate expires."""

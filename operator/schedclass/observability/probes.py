@@ -7,10 +7,15 @@ is alive but not ready keeps answering admission reviews and is only taken out o
 import logging
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Protocol, Self
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
+
+from schedclass.listening import listen
+from schedclass.observability.metrics import Index, Metrics
+from schedclass.settings import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +59,13 @@ class ProbeServer:
         self._host = host
         self._runner: web.AppRunner | None = None
 
+    @classmethod
+    def of(cls, settings: Settings, checks: Mapping[str, Check], metrics: Metrics) -> Self:
+        """As the settings of this process say."""
+        return cls(
+            checks, render=metrics.render, host=settings.probe_host, port=settings.probe_port
+        )
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -72,14 +84,8 @@ class ProbeServer:
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics)
         runner = web.AppRunner(app, handle_signals=False, access_log=None, shutdown_timeout=1)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, self._host, self.port).start()
-        except OSError:
-            await runner.cleanup()
-            raise
+        self.port = await listen(runner, self._host, self.port)
         self._runner = runner
-        self.port = runner.addresses[0][1]
 
     async def stop(self) -> None:
         """Close the port; harmless when it is not open."""
@@ -116,9 +122,24 @@ async def _close_after(request: web.Request, handler: Handler) -> web.StreamResp
     return response
 
 
-def synced(what: str, is_synced: Callable[[], bool]) -> Check:
+def caches(indexes: Mapping[str, Index], *, seconds: float) -> dict[str, Check]:
+    """Two checks of each cache: that it is complete, and that it still hears of the API server.
+
+    Args:
+        indexes: the caches by resource.
+        seconds: the longest silence.
+    """
+    checks: dict[str, Check] = {}
+    for resource, index in indexes.items():
+        checks[f"{resource}-synced"] = synced(resource, index)
+        last_activity = partial(getattr, index, "last_activity")
+        checks[f"{resource}-recent"] = recent(resource, last_activity, seconds=seconds)
+    return checks
+
+
+def synced(what: str, index: Index) -> Check:
     """Passes once a cache is complete."""
-    return lambda: None if is_synced() else f"the first complete list of {what} is not there yet"
+    return lambda: None if index.synced else f"the first complete list of {what} is not there yet"
 
 
 def recent(

@@ -11,17 +11,22 @@ kept only thanks to such a pod (spread, affinity), a binding waits until that po
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from enum import StrEnum
 from http import HTTPStatus
 from typing import Any, Final, NoReturn
 
 from schedclass.domain.findings import Reason
-from schedclass.domain.scheduling import Decisions, Pod
+from schedclass.domain.scheduling import Decisions, Pod, departed
 from schedclass.domain.scheduling.interactions import interact, worst_absences
-from schedclass.kube.client import KubeClient, resource_path
-from schedclass.kube.errors import ApiError, NotFound, Unreachable
+from schedclass.kube.client import KubeClient
+from schedclass.kube.delays import happens_within
+from schedclass.kube.errors import ApiError, Unreachable
+from schedclass.scheduler.bindapi import (
+    BindOutcome,
+    BindResult,
+    find_pod,
+    node_of,
+    send_binding,
+)
 from schedclass.scheduler.inflight import SETTLE_SECONDS, InFlight
 from schedclass.scheduler.protocol import BindRequest
 from schedclass.scheduler.state import SchedulerState, read_pod
@@ -32,45 +37,16 @@ CONFIRM_SECONDS: Final = 3.0
 """How long a binding waits for others."""
 
 POST_SECONDS: Final = 4.0
-"""How long sending it may take, a second attempt included."""
-
-GET_SECONDS: Final = 2.0
-"""Together below the `httpTimeout` (10 s) after which kube-scheduler stops listening."""
+"""How long sending it may take, a second attempt included. With the wait before it and a look after
+it that is below the `httpTimeout` (10 s) after which kube-scheduler stops listening."""
 
 DOUBT_SECONDS: Final = 35.0
 """How long a binding whose end is not known may still take effect: only after that does a pod that
 is seen unbound lose its place. An API server gives up a write after 34 s (apiserver handlers,
 `requestTimeoutUpperBound`), and at once when it notices that the caller is gone."""
 
-
 _MENDED_BY_OTHERS: Final = (Reason.TOPOLOGY_SPREAD, Reason.POD_AFFINITY_UNMET)
 """Rules that a further pod elsewhere may satisfy."""
-
-
-class Outcome(StrEnum):
-    """How a bind ended, as metrics count it."""
-
-    BOUND = "bound"
-    CONFLICT = "conflict"
-    """A hard rule would have been broken."""
-    REFUSED = "refused"
-    """The API server said no."""
-    UNKNOWN = "unknown"
-    """No answer, and no way yet to find out."""
-
-
-@dataclass(frozen=True, slots=True)
-class BindResult:
-    """Outcome, and for a pod that is not bound one sentence."""
-
-    outcome: Outcome
-    error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Doubt:
-    node: str
-    end: asyncio.Task[None]
 
 
 class Binder:
@@ -105,16 +81,16 @@ class Binder:
         self._on_forgotten = on_forgotten
         self._post_seconds = post_seconds
         self._doubt_seconds = doubt_seconds
-        self._doubts: dict[str, _Doubt] = {}
+        self._doubts: dict[str, asyncio.Task[None]] = {}
+        self._busy: set[str] = set()
         self._unconfirmed: dict[str, Pod] = {}
         self._news = asyncio.Event()
         self._stopping = False
         state.pods.on_change(self._pod_changed)
 
     def doubtful_node(self, uid: str) -> str | None:
-        """The node to which an earlier binding of the pod may still take effect."""
-        doubt = self._doubts.get(uid)
-        return doubt.node if doubt is not None else None
+        """The node to which an earlier binding of the pod may take effect, or has."""
+        return self._state.cluster.assumed.get(uid)
 
     def stop(self) -> None:
         """Send nothing any more; what is sent already is seen through to its end.
@@ -122,8 +98,8 @@ class Binder:
         To be called before the watches end: afterwards the next leader places pods unseen by us.
         """
         self._stopping = True
-        for doubt in self._doubts.values():
-            doubt.end.cancel()
+        for look in self._doubts.values():
+            look.cancel()
         self._tell()
 
     async def bind(self, request: BindRequest) -> BindResult:
@@ -132,9 +108,15 @@ class Binder:
         if isinstance(pod, BindResult):
             return pod
         if pod.node_name == request.node:  # our answer was lost, or came too late
-            return BindResult(Outcome.BOUND)
-        refusal = await self._take_place(pod, request.node)
-        return refusal or await self._send(pod, request)
+            return BindResult(BindOutcome.BOUND)
+        if pod.uid in self._busy:  # kube-scheduler no longer listens to the answer of the first
+            return BindResult(BindOutcome.UNKNOWN, "an earlier binding of the pod is under way")
+        self._busy.add(pod.uid)
+        try:
+            refusal = await self._take_place(pod, request.node)
+            return refusal or await self._send(pod, request)
+        finally:
+            self._busy.discard(pod.uid)
 
     async def _take_place(self, pod: Pod, node: str) -> BindResult | None:
         """Take the place as soon as nothing uncertain is needed for it; else say why not."""
@@ -149,7 +131,7 @@ class Binder:
             if rests_on:
                 others = f"{len(rests_on)} binding{'s' if len(rests_on) > 1 else ''}"
                 error = f"{others} that this one rests on got no answer"
-                refusal = BindResult(Outcome.CONFLICT, error)
+                refusal = BindResult(BindOutcome.CONFLICT, error)
         finally:
             self._in_flight.settled(pod.uid)
             self._tell()
@@ -201,9 +183,7 @@ class Binder:
         version = cluster.version
         hope = True
         while hope and cluster.version == version:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(SETTLE_SECONDS):
-                    await self._news.wait()
+            await happens_within(self._news, SETTLE_SECONDS)
             hope = self._others_may_come(pod)
 
     async def _send(
@@ -225,14 +205,14 @@ class Binder:
             self._end_later(pod, request)  # the look that is due would come too early for this one
         try:
             async with asyncio.timeout_at(until):
-                await self._client.create(_binding_path(request), _binding(request))
+                await send_binding(self._client, request)
         except ApiError as error:
             if error.status >= 500 and not (again or self._stopping):
                 return await self._send(pod, request, until=until)
             over = error.status < 500 and not (again or pod.uid in self._doubts)
             if over and error.status != HTTPStatus.CONFLICT:
                 # Nothing to look for, as in a namespace on its way out, where all are refused.
-                return self._take_back(pod, Outcome.REFUSED, str(error))
+                return self._take_back(pod, BindOutcome.REFUSED, str(error))
             return await self._find_out(pod, request, str(error), over=over)
         except (Unreachable, TimeoutError) as error:
             return await self._find_out(pod, request, str(error) or "no answer in time")
@@ -240,7 +220,7 @@ class Binder:
             self._doubt(pod, request, "a fault of our own")
             raise
         self._settle(pod.uid)
-        return BindResult(Outcome.BOUND)
+        return BindResult(BindOutcome.BOUND)
 
     async def _pod(self, request: BindRequest) -> Pod | BindResult:
         pod = self._state.pod(request.namespace, request.name, request.uid)
@@ -250,9 +230,9 @@ class Binder:
         try:
             raw = await self._get(request)
         except (ApiError, Unreachable, TimeoutError) as error:
-            return BindResult(Outcome.REFUSED, f"the pod could not be read: {error}")
+            return BindResult(BindOutcome.REFUSED, f"the pod could not be read: {error}")
         if raw is None:
-            return BindResult(Outcome.REFUSED, "the pod does not exist any more")
+            return BindResult(BindOutcome.REFUSED, "the pod does not exist any more")
         return read_pod(raw)
 
     def _commit(self, pod: Pod, node: str) -> tuple[BindResult | None, frozenset[str]]:
@@ -272,16 +252,18 @@ class Binder:
     def _why_not(self, pod: Pod, node: str) -> BindResult | None:
         problem = "the extender is being stopped" if self._stopping else self._state.problem()
         if problem is not None:
-            return BindResult(Outcome.REFUSED, problem)
+            return BindResult(BindOutcome.REFUSED, problem)
         known = self._state.pod(pod.namespace, pod.name, pod.uid) or pod
         if known.node_name:
-            return BindResult(Outcome.REFUSED, f"the pod is bound to {known.node_name} already")
+            return BindResult(BindOutcome.REFUSED, f"the pod is bound to {known.node_name} already")
         doubtful = self.doubtful_node(pod.uid)
         if doubtful is not None and doubtful != node:
-            return BindResult(Outcome.UNKNOWN, _may_take_effect(doubtful))
+            return BindResult(BindOutcome.UNKNOWN, _may_take_effect(doubtful))
         rejection = self._decisions.why_not(pod, node)
         if rejection is not None:
-            return BindResult(Outcome.CONFLICT, f"by now {node} is excluded: {rejection.message}")
+            return BindResult(
+                BindOutcome.CONFLICT, f"by now {node} is excluded: {rejection.message}"
+            )
         return None
 
     async def _find_out(
@@ -305,34 +287,26 @@ class Binder:
             raw = await self._get(request)
         except (ApiError, Unreachable, TimeoutError):
             return None
-        bound_to = _node_of(raw) if raw is not None else ""
+        bound_to = node_of(raw) if raw is not None else ""
         if bound_to == request.node:
             self._settle(pod.uid)
-            return BindResult(Outcome.BOUND)
+            return BindResult(BindOutcome.BOUND)
         if raw is None or bound_to or over:
-            return self._take_back(pod, Outcome.REFUSED, why)
+            return self._take_back(pod, BindOutcome.REFUSED, why)
         return None
 
     async def _get(self, request: BindRequest) -> Mapping[str, Any] | None:
         """The pod of this uid as it is now, None if it is gone."""
-        path = resource_path("v1", "pods", namespace=request.namespace, name=request.name)
-        try:
-            async with asyncio.timeout(GET_SECONDS):
-                raw = await self._client.get(path)
-        except NotFound as error:
-            if error.object_absent:
-                return None
-            raise
-        if raw.get("metadata", {}).get("uid") != request.uid:
-            return None
-        self._state.pods.apply("MODIFIED", raw)
+        raw = await find_pod(self._client, request)
+        if raw is not None:
+            self._state.pods.apply("MODIFIED", raw)
         return raw
 
     def _settle(self, uid: str) -> None:
         """It is known what became of a binding; a pod that is bound stays assumed until seen so."""
         doubt = self._doubts.pop(uid, None)
-        if doubt is not None and doubt.end is not asyncio.current_task():
-            doubt.end.cancel()
+        if doubt is not None and doubt is not asyncio.current_task():
+            doubt.cancel()
         if self._unconfirmed.pop(uid, None) is not None:
             self._tell()
 
@@ -341,7 +315,7 @@ class Binder:
         self._news.set()
         self._news = asyncio.Event()
 
-    def _take_back(self, pod: Pod, outcome: Outcome, error: str) -> BindResult:
+    def _take_back(self, pod: Pod, outcome: BindOutcome, error: str) -> BindResult:
         if self._state.cluster.forget(pod.uid):
             self._on_forgotten()
         self._settle(pod.uid)
@@ -350,14 +324,14 @@ class Binder:
     def _doubt(self, pod: Pod, request: BindRequest, why: str) -> BindResult:
         logger.warning("whether %s/%s is bound is not known: %s", pod.namespace, pod.name, why)
         self._end_later(pod, request)
-        return BindResult(Outcome.UNKNOWN, f"whether the pod was bound is not known: {why}")
+        return BindResult(BindOutcome.UNKNOWN, f"whether the pod was bound is not known: {why}")
 
     def _end_later(self, pod: Pod, request: BindRequest) -> None:
         earlier = self._doubts.get(pod.uid)
         if earlier is not None:
-            earlier.end.cancel()
+            earlier.cancel()
         end = asyncio.create_task(self._end_doubt(pod, request), name=f"doubt {pod.uid}")
-        self._doubts[pod.uid] = _Doubt(request.node, end)
+        self._doubts[pod.uid] = end
 
     async def _end_doubt(self, pod: Pod, request: BindRequest) -> None:
         """Look once nothing can come of a binding any more, and again if that fails.
@@ -378,8 +352,8 @@ class Binder:
             return False
 
     def _pod_changed(self, _: str, old: Pod | None, new: Pod | None) -> None:
-        if old is not None and (new is None or new.uid != old.uid):
-            self._over(old.uid)
+        if gone := departed(old, new):
+            self._over(gone.uid)
         if new is not None and new.node_name:
             self._over(new.uid)
 
@@ -391,28 +365,3 @@ class Binder:
 
 def _may_take_effect(node: str) -> str:
     return f"an earlier binding to {node} may still take effect"
-
-
-def _binding_path(request: BindRequest) -> str:
-    return resource_path(
-        "v1", "pods", namespace=request.namespace, name=request.name, subresource="binding"
-    )
-
-
-def _binding(request: BindRequest) -> dict[str, Any]:
-    """With the uid as a precondition: a pod of the same name may have taken its place."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {
-            "namespace": request.namespace,
-            "name": request.name,
-            "uid": request.uid,
-        },
-        "target": {"apiVersion": "v1", "kind": "Node", "name": request.node},
-    }
-
-
-def _node_of(raw: Mapping[str, Any]) -> str:
-    node = (raw.get("spec") or {}).get("nodeName")
-    return node if isinstance(node, str) else ""

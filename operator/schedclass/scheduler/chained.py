@@ -23,6 +23,10 @@ WholeNode = Callable[[str], Json | None]
 """The raw Node of a name, None if it is not known."""
 
 MAX_ANSWER_BYTES: Final = 256 << 20
+TOGETHER_SECONDS: Final = 7.0
+"""For all of them within one call: kube-scheduler gives up after 10 s (`httpTimeout`), and tries
+one pod after the other."""
+
 MAX_SCORE: Final = 1_000_000
 """kube-scheduler asks for 0 to 10; a sum of what is beyond all bounds could not be written down."""
 
@@ -60,9 +64,10 @@ class ChainedExtenders:
             ChainedError: one that is not ignorable failed.
         """
         reasons: dict[str, str] = {}
+        until = asyncio.get_running_loop().time() + TOGETHER_SECONDS
         for extender in self._extenders:
             if extender.filter_verb and names:
-                left, why = await self._filter(extender, pod, names)
+                left, why = await self._filter(extender, pod, names, until)
                 reasons.update(why)
                 names = left
         return names, reasons
@@ -70,11 +75,12 @@ class ChainedExtenders:
     async def scores(self, pod: Json, names: Sequence[str]) -> dict[str, int]:
         """The sums of weighted scores per node; whoever fails has no say, as in kube-scheduler."""
         totals: dict[str, int] = {}
+        until = asyncio.get_running_loop().time() + TOGETHER_SECONDS
         for extender in self._extenders:
             if not extender.prioritize_verb:
                 continue
             try:
-                answer = await self._ask(extender, extender.prioritize_verb, pod, names)
+                answer = await self._ask(extender, extender.prioritize_verb, pod, names, until)
                 scores = _scores(extender, answer)
             except ChainedError as error:
                 logger.warning("%s", error)
@@ -84,10 +90,10 @@ class ChainedExtenders:
         return totals
 
     async def _filter(
-        self, extender: ExtraExtender, pod: Json, names: list[str]
+        self, extender: ExtraExtender, pod: Json, names: list[str], until: float
     ) -> tuple[list[str], dict[str, str]]:
         try:
-            answer = await self._ask(extender, extender.filter_verb, pod, names)
+            answer = await self._ask(extender, extender.filter_verb, pod, names, until)
             left, reasons = _verdict(extender, answer)
         except ChainedError as error:
             if not extender.ignorable:
@@ -98,7 +104,7 @@ class ChainedExtenders:
         return kept, {name: why for name, why in reasons.items() if name not in left}
 
     async def _ask(
-        self, extender: ExtraExtender, verb: str, pod: Json, names: Sequence[str]
+        self, extender: ExtraExtender, verb: str, pod: Json, names: Sequence[str], until: float
     ) -> Any:  # noqa: ANN401 - any JSON value
         url = f"{extender.url_prefix.rstrip('/')}/{verb}"
         assert self._session is not None, "not entered"
@@ -106,9 +112,10 @@ class ChainedExtenders:
         if not extender.node_cache_capable:
             whole = [node for name in names if (node := self._whole_node(name)) is not None]
             args = {"Pod": pod, "Nodes": {"metadata": {}, "items": whole}, "NodeNames": None}
+        own = asyncio.get_running_loop().time() + extender.http_timeout
         try:
             async with (
-                asyncio.timeout(extender.http_timeout),
+                asyncio.timeout_at(min(own, until)),
                 self._session.post(
                     url, data=orjson.dumps(args), headers={"Content-Type": "application/json"}
                 ) as answer,

@@ -7,25 +7,40 @@ a restart, is read there as soon as it matters to a pod.
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Final
 
 from schedclass.domain import names
-from schedclass.domain.scheduling import Pod
+from schedclass.domain.scheduling import Pod, departed
 from schedclass.domain.scheduling.interactions import interact
 from schedclass.kube.client import KubeClient, resource_path
-from schedclass.kube.errors import NotFound
 from schedclass.scheduler.state import SchedulerState
 
-GET_SECONDS: Final = 2.0
+SETTLE_SECONDS: Final = 2.0
+"""kube-scheduler tries one pod after the other, so all of them wait while claims are read."""
+
 AT_ONCE: Final = 16
+
+MAX_CLAIMS: Final = 16
+"""Of one pod: all of them get the same node, but for those whose volumes are there already."""
+
+ATTEMPT_SECONDS: Final = 660.0
+"""An attempt is over by then (`bindTimeoutSeconds` of VolumeBinding, 600). A failed one may leave
+the node on the claims, and kube-scheduler writes no second time that it failed for the same reason.
+"""
 
 
 class ClaimedPlaces:
     """The waiting pods with claims of which is not known whether they are sent somewhere."""
 
     def __init__(
-        self, client: KubeClient, state: SchedulerState, *, active: Callable[[], bool]
+        self,
+        client: KubeClient,
+        state: SchedulerState,
+        *,
+        active: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Nothing is requested before `settle`.
 
@@ -34,12 +49,15 @@ class ClaimedPlaces:
             state: the stores and the index.
             active: whether it was our kube-scheduler who tried pods lately. Where it was not,
                 another one may have.
+            clock: monotonic seconds.
         """
         self._client = client
         self._state = state
         self._active = active
         self._waiting: dict[str, Pod] = {}
         self._open: set[str] = set()
+        self._noted_at: dict[str, float] = {}
+        self._clock = clock
         self._readers = asyncio.Semaphore(AT_ONCE)
         for key, pod in state.pods.items():
             self._pod_changed(key, None, pod)
@@ -51,13 +69,14 @@ class ClaimedPlaces:
         if not self._active():
             for waiting in self._waiting:
                 self._note(waiting)
-        self._open.discard(uid)
+        self._over(uid)
 
     async def settle(self, pod: Pod) -> None:
         """Promise the pods that matter to this one what their claims say.
 
         Raises:
-            ApiError, Unreachable, TimeoutError: a claim could not be read; it stays open.
+            ApiError, Unreachable, TimeoutError: a claim could not be read; it stays open. What was
+                read until then need not be read again.
         """
         cluster = self._state.cluster
         others = [
@@ -66,12 +85,13 @@ class ClaimedPlaces:
             if uid != pod.uid and interact(cluster, self._waiting[uid], pod)
         ]
         if others:
-            await asyncio.gather(*(self._look(other) for other in others))
+            async with asyncio.timeout(SETTLE_SECONDS):
+                await asyncio.gather(*(self._look(other) for other in others))
 
     async def _look(self, pod: Pod) -> None:
-        node = ""
-        for claim in pod.claims:
-            node = node or await self._selected_node(pod.namespace, claim)
+        claims = pod.claims[:MAX_CLAIMS]
+        found = await asyncio.gather(*(self._selected_node(pod.namespace, name) for name in claims))
+        node = next(filter(None, found), "")
         if pod.uid not in self._open:
             return  # tried by us meanwhile, or gone
         self._open.discard(pod.uid)
@@ -80,36 +100,41 @@ class ClaimedPlaces:
 
     async def _selected_node(self, namespace: str, claim: str) -> str:
         path = resource_path("v1", "persistentvolumeclaims", namespace=namespace, name=claim)
-        try:
-            async with self._readers, asyncio.timeout(GET_SECONDS):
-                found = await self._client.get(path)
-        except NotFound as error:
-            if error.object_absent:
-                return ""
-            raise
+        async with self._readers:
+            found = await self._client.find(path)
+        if found is None:
+            return ""
         return str((found["metadata"].get("annotations") or {}).get(names.SELECTED_NODE, ""))
 
     def _note(self, uid: str) -> None:
-        """Where a pod is sent is not known, if its attempt is not known to be over."""
+        """Where a pod is sent is not known; a refusal may be that of an earlier attempt."""
         pod = self._waiting.get(uid)
-        if pod is not None and not pod.tried and not self._state.promises.holds(uid):
+        if pod is None or self._state.promises.holds(uid):
+            return
+        now = self._clock()
+        if not pod.refusal or now - self._noted_at.setdefault(uid, now) <= ATTEMPT_SECONDS:
             self._open.add(uid)
 
     def _pod_changed(self, _: str, old: Pod | None, new: Pod | None) -> None:
-        if old is not None and (new is None or new.uid != old.uid):
-            self._forget(old.uid)
+        if gone := departed(old, new):
+            self._forget(gone.uid)
         if new is None:
             return
         if not new.claims:
             self._forget(new.uid)  # it is bound, or cannot be
             return
-        is_new = new.uid not in self._waiting
+        known = self._waiting.get(new.uid)
         self._waiting[new.uid] = new
-        if new.tried:
-            self._open.discard(new.uid)
-        elif is_new:
+        if known is None:
             self._note(new.uid)
+        elif new.refusal and new.refusal != known.refusal:
+            self._over(new.uid)
 
     def _forget(self, uid: str) -> None:
         self._waiting.pop(uid, None)
+        self._over(uid)
+
+    def _over(self, uid: str) -> None:
+        """An attempt is known to be over."""
         self._open.discard(uid)
+        self._noted_at.pop(uid, None)

@@ -16,7 +16,7 @@ from itertools import count
 from typing import Final
 
 from schedclass.domain.nodes import Node
-from schedclass.domain.scheduling import Pod
+from schedclass.domain.scheduling import Pod, departed
 from schedclass.domain.scheduling.room import Room
 from schedclass.scheduler.state import SchedulerState
 
@@ -106,7 +106,6 @@ class Hints:
         self._spent: set[str] = set()
         self._asked: set[str] = set()
         self._failed: set[str] = set()
-        self._preempting: set[str] = set()
         self._asked_at = -ACTIVE_SECONDS
         self._tries: deque[float] = deque(maxlen=32)
         for name, node in state.known.nodes.items():
@@ -176,9 +175,7 @@ class Hints:
 
     def preempts(self, pod: Pod) -> None:
         """kube-scheduler has found victims: the node it names then is no hint, even if ours."""
-        # Of a pod that is gone nobody would tell when it may be forgotten.
-        if self._state.pod(pod.namespace, pod.name, pod.uid) is not None:
-            self._preempting.add(pod.uid)
+        self._state.preempts(pod)
         self.drop(pod.uid)
 
     def next(self, limit: int, lag: float) -> list[Pod]:
@@ -245,7 +242,7 @@ class Hints:
         return [
             hint
             for hint in self.given.values()
-            if hint.written and (hint.pod.tried or hint.since < horizon)
+            if hint.written and (hint.pod.refusal or hint.since < horizon)
         ]
 
     def _node_changed(self, name: str, _: Node | None, new: Node | None) -> None:
@@ -255,14 +252,14 @@ class Hints:
             self.room.put_node(name, new.allocatable)
 
     def _pod_changed(self, _: str, old: Pod | None, new: Pod | None) -> None:
-        if old is not None and (new is None or new.uid != old.uid):
-            self._forget(old.uid)
-            self.room.remove(old.uid)
+        if gone := departed(old, new):
+            self._forget(gone.uid)
+            self.room.remove(gone.uid)
         if new is None:
             return
         if new.node_name or new.finished:
             self._placed(new)
-        elif new.hinted and new.uid not in self._preempting:
+        elif new.hinted and new.uid not in self._state.preempting:
             self._take_note(new)
         else:
             self._unhinted(new)
@@ -284,14 +281,14 @@ class Hints:
         if hint is None or hint.node != pod.nominated_node:
             hint = self.reserve(pod, pod.nominated_node)
         hint.pod, hint.written = pod, True
-        if pod.tried:
+        if pod.refusal:
             self._failed.add(pod.uid)
-        if pod.tried and not hint.missed:
+        if pod.refusal and not hint.missed:
             self._miss(hint)
 
     def _unhinted(self, pod: Pod) -> None:
         hint = self.given.get(pod.uid)
-        if hint is not None and (hint.written or pod.nominated_node or pod.tried):
+        if hint is not None and (hint.written or pod.nominated_node or pod.refusal):
             self.drop(pod.uid)  # somebody else has named another node, or none; or it has failed
         if not pod.hintable or pod.daemon or pod.demand is None or pod.demand.ports:
             self._waiting.pop(pod.uid, None)
@@ -311,5 +308,5 @@ class Hints:
     def _forget(self, uid: str) -> None:
         self._waiting.pop(uid, None)
         self.given.pop(uid, None)
-        for uids in (self._spent, self._asked, self._failed, self._preempting):
+        for uids in (self._spent, self._asked, self._failed):
             uids.discard(uid)

@@ -20,8 +20,8 @@ from schedclass.domain.scheduling import Pod
 from schedclass.domain.scheduling.choosing import Chooser
 from schedclass.domain.scheduling.interactions import interact
 from schedclass.kube.client import KubeClient, resource_path
+from schedclass.kube.delays import Delays, happens_within
 from schedclass.kube.errors import ApiError, Conflict, NotFound, Unreachable
-from schedclass.kube.reflector import Delays
 from schedclass.kube.transport import Json
 from schedclass.scheduler.hints import Hint, HintResult, Hints, Observe
 from schedclass.scheduler.inflight import InFlight
@@ -171,12 +171,8 @@ class Nominator:
                 self._delays.reset()
 
     async def _news_or_stale(self) -> None:
-        try:
-            async with asyncio.timeout(1.0 if self._hints.given else None):
-                await self._news.wait()
-        except TimeoutError:
-            return
-        self._news.clear()
+        if await happens_within(self._news, 1.0 if self._hints.given else None):
+            self._news.clear()
 
     def _pays(self) -> bool:
         """Whether hints are worth their price now."""
@@ -247,7 +243,9 @@ class Nominator:
                 return
             except (ApiError, Unreachable, TimeoutError) as error:
                 self._trouble = True
-                logger.warning("a hint could not be written, will pause: %s", error or "timed out")
+                logger.warning(
+                    "a hint could not be written, will pause: %s", str(error) or "timed out"
+                )
                 self._over(hint, node, HintResult.FAILED)
                 return
         self._observe(HintResult.WITHDRAWN if node is None else HintResult.MADE)

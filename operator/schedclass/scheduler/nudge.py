@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from schedclass.domain import names
 from schedclass.kube.client import KubeClient, resource_path
+from schedclass.kube.delays import happens_within
 from schedclass.kube.errors import ApiError, Unreachable
 from schedclass.scheduler.waiting import RefusedPods
 
@@ -37,12 +38,7 @@ WRITE_SECONDS: Final = 5.0
 
 
 class Nudger:
-    """Watches over refused pods and nudges kube-scheduler when one of them can be helped.
-
-    Attributes:
-        nudges: how often it did.
-        failures: how often it could not.
-    """
+    """Watches over refused pods and nudges kube-scheduler when one of them can be helped."""
 
     def __init__(
         self,
@@ -62,8 +58,6 @@ class Nudger:
             name: its name.
             on_nudge: called with whether a nudge was written.
         """
-        self.nudges = 0
-        self.failures = 0
         self._client = client
         self._refused = refused
         self._path = resource_path(
@@ -78,6 +72,7 @@ class Nudger:
         self._on_nudge = on_nudge
         self._news = asyncio.Event()
         self._last = -INTERVAL_SECONDS
+        self._begun = False
 
     def news(self) -> None:
         """The state has changed."""
@@ -91,16 +86,15 @@ class Nudger:
                 await self._nudge_after(wanted)
             await self._news_or_due()
             await self._look()
-            wanted = self._refused.due()
+            wanted = self._due()
+
+    def _due(self) -> float | None:
+        return self._refused.due() if self._begun else 0.0
 
     async def _news_or_due(self) -> None:
-        try:
-            async with asyncio.timeout(self._refused.due()):
-                await self._news.wait()
-        except TimeoutError:
-            return
-        await asyncio.sleep(SETTLE_SECONDS)
-        self._news.clear()
+        if await happens_within(self._news, self._due()):
+            await asyncio.sleep(SETTLE_SECONDS)
+            self._news.clear()
 
     async def _look(self) -> None:
         began = time.perf_counter()
@@ -118,6 +112,7 @@ class Nudger:
         await asyncio.sleep(at - now)
         self._last = time.monotonic()
         written = await self._nudge()
+        self._begun = self._begun or written
         self._refused.nudged()
         self._on_nudge(written)
 
@@ -132,8 +127,7 @@ class Nudger:
                     self._path, {**self._object, "metadata": metadata}, force=True
                 )
         except (ApiError, Unreachable, TimeoutError) as error:
-            self.failures += 1
-            logger.warning("kube-scheduler could not be nudged, will try again: %s", error)
+            why = str(error) or "timed out"
+            logger.warning("kube-scheduler could not be nudged, will try again: %s", why)
             return False
-        self.nudges += 1
         return True

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from schedclass.domain.namespaces import ExcludedNamespaces
-from schedclass.domain.scheduling import Decisions, Pod, Scope
+from schedclass.domain.scheduling import Decisions, Pod, Scope, departed
 from schedclass.domain.scheduling.choosing import Chooser
-from schedclass.hosting import in_background, stop_on_signals, unless_stopped
 from schedclass.kube.client import KubeClient
 from schedclass.kube.reflector import Reflector
 from schedclass.kube.state import (
@@ -24,7 +23,8 @@ from schedclass.kube.state import (
 from schedclass.kube.store import Store
 from schedclass.observability.definitions import Role
 from schedclass.observability.metrics import Metrics
-from schedclass.observability.probes import Check, ProbeServer, recent, synced, unless
+from schedclass.observability.probes import Check, ProbeServer, caches, unless
+from schedclass.processes import in_background, spare_collector, stop_on_signals
 from schedclass.scheduler.binding import Binder
 from schedclass.scheduler.chained import ChainedExtenders
 from schedclass.scheduler.claims import ClaimedPlaces
@@ -66,7 +66,7 @@ class ExtenderRole:
         self._refused = RefusedPods(
             version=lambda: self._state.version,
             passing=lambda pod, names: bool(judge.filter(pod, names)),
-            class_of=self._state.class_key,
+            class_of=self._state.cluster.class_key,
             known=lambda pod: self._state.pod(pod.namespace, pod.name, pod.uid) is not None,
         )
         self._nudger = Nudger(
@@ -85,30 +85,36 @@ class ExtenderRole:
         self._binder = Binder(
             client, self._state, decisions, in_flight, on_forgotten=self._nudger.news
         )
+        self._server = self._new_server(decisions, judge, in_flight)
+        self._state.on_news(self._nudger.news)
+        self._state.pods.on_change(self._pod_changed)
+
+    def _new_server(
+        self, decisions: Decisions, judge: Judge, in_flight: InFlight
+    ) -> ExtenderServer:
         extender = Extender(
             self._state,
             decisions,
+            judge,
             in_flight,
             self._refused,
             self._binder,
-            claimed=ClaimedPlaces(client, self._state, active=lambda: self._hints.active),
+            claimed=ClaimedPlaces(self._client, self._state, active=lambda: self._hints.active),
             chained=self._chained,
             observe=self._metrics.count_extender,
             on_asked=self._asked,
             on_preempt=self._hints.preempts,
         )
         answers = verbs(extender)
-        if settings.log_decisions:
+        if self._settings.log_decisions:
             answers = DecisionLog(self._state, decisions, judge).wrap(answers)
-        self._server = ExtenderServer(
+        return ExtenderServer(
             answers,
-            host=settings.extender_host,
-            port=settings.extender_port,
+            host=self._settings.extender_host,
+            port=self._settings.extender_port,
             observe=self._metrics.observe_extender,
             count_error=lambda verb: self._metrics.count_extender(verb, "malformed"),
         )
-        self._state.on_news(self._nudger.news)
-        self._state.pods.on_change(self._pod_changed)
 
     async def run(self) -> None:
         """Serve until SIGTERM.
@@ -120,27 +126,18 @@ class ExtenderRole:
         for resource, index in self._state.indexes.items():
             self._metrics.follow_index(resource, index)
         self._metrics.follow_refused(lambda: len(self._refused))
-        probes = ProbeServer(
-            self._checks(),
-            render=self._metrics.render,
-            host=self._settings.probe_host,
-            port=self._settings.probe_port,
-        )
-        # It listens from the start: an answer "not yet" is better than none.
-        async with probes, self._chained, self._server, asyncio.TaskGroup() as group:
-            tasks = in_background(
-                group,
-                self._feed(),
-                self._nudge(),
-                self._nominate(),
-                self._binder.look_for_unseen(),
-            )
+        async with (
+            ProbeServer.of(self._settings, self._checks(), self._metrics),
+            self._chained,
+            self._server,  # from the start: an answer "not yet" is better than none
+            in_background(
+                self._feed(), self._nudge(), self._nominate(), self._binder.look_for_unseen()
+            ),
+        ):
             try:
-                await unless_stopped(stop, asyncio.Event().wait())
+                await stop.wait()
             finally:
                 self._binder.stop()  # before the feeds: without them the state stands still
-            for task in tasks:
-                task.cancel()
 
     async def _feed(self) -> None:
         """Everything that pods are judged by first, so that each pod is indexed once."""
@@ -158,9 +155,7 @@ class ExtenderRole:
                 group.create_task(self._reflector(NODES_PATH, self._whole_nodes).run())
             for index in (known.namespaces, known.classes, known.nodes):
                 await index.wait_synced()
-            # Both are counted elsewhere; the API may not be served at all.
-            while not (tenants.lists or tenants.errors):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+            await tenants.wait_attempted()  # their API may not be served at all
             pods = self._reflector(
                 PODS_PATH,
                 self._state.pods,
@@ -171,9 +166,7 @@ class ExtenderRole:
 
     async def _nudge(self) -> None:
         await self._state.pods.wait_synced()
-        # What is in memory now stays; looking at it again and again would hold up decisions.
-        gc.collect()
-        gc.freeze()
+        spare_collector()
         gc.set_threshold(*GC_THRESHOLDS)
         logger.info("all is known: %d pods", len(self._state.pods))
         await self._nudger.run()
@@ -217,24 +210,18 @@ class ExtenderRole:
         return Reflector(self._client, path, store, resync_seconds=seconds, **options)
 
     def _pod_changed(self, _: str, old: Pod | None, new: Pod | None) -> None:
-        if old is not None and (new is None or new.uid != old.uid):
-            self._refused.tried(old.uid)
+        if gone := departed(old, new):
+            self._refused.tried(gone.uid)
         if new is not None and new.node_name:
             self._refused.tried(new.uid)
 
     def _checks(self) -> dict[str, Check]:
-        checks: dict[str, Check] = {}
-        for resource, index in self._state.indexes.items():
-            checks[f"{resource}-synced"] = synced(resource, lambda index=index: index.synced)  # type: ignore[misc]
-            checks[f"{resource}-recent"] = recent(
-                resource,
-                lambda index=index: index.last_activity,  # type: ignore[misc]
-                seconds=self._settings.stale_seconds,
-            )
-        checks["listening"] = unless(
-            lambda: not self._server.listening, "the extender does not listen yet"
-        )
-        return checks
+        return {
+            **caches(self._state.indexes, seconds=self._settings.stale_seconds),
+            "listening": unless(
+                lambda: not self._server.listening, "the extender does not listen yet"
+            ),
+        }
 
 
 def _without_managed_fields(raw: Mapping[str, Any]) -> dict[str, Any]:

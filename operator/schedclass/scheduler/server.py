@@ -10,6 +10,7 @@ from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 
+from schedclass.listening import listen
 from schedclass.scheduler.protocol import MAX_BODY_BYTES, MalformedRequestError
 
 logger = logging.getLogger(__name__)
@@ -65,14 +66,8 @@ class ExtenderServer:
         # Without an application: its router is a third of the price of a request.
         server = web.Server(self._handle, request_factory=_request, access_log=None)
         runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=SHUTDOWN_SECONDS)
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, self._host, self.port).start()
-        except OSError:
-            await runner.cleanup()
-            raise
+        self.port = await listen(runner, self._host, self.port)
         self._runner = runner
-        self.port = runner.addresses[0][1]
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -1,7 +1,7 @@
 """The four verbs of the extender: from a request to a decision. Knows nothing of HTTP."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from schedclass.domain.scheduling import Decisions, Pod, Rejection
 from schedclass.domain.scheduling.interactions import by_domain, interact, leans_on_others
@@ -25,6 +25,9 @@ Asked = Callable[[Pod, list[str]], str | None]
 it is not to have the choice; that one passes."""
 
 
+NAMESPACE_LEAVES: Final = "node(s) are closed to a namespace that is being deleted"
+
+
 class Extender:
     """Answers filter, prioritize, preempt and bind."""
 
@@ -32,6 +35,7 @@ class Extender:
         self,
         state: SchedulerState,
         decisions: Decisions,
+        judge: Judge,
         in_flight: InFlight,
         refused: RefusedPods,
         binder: Binder,
@@ -47,6 +51,7 @@ class Extender:
         Args:
             state: what is known.
             decisions: on its index.
+            judge: by those decisions.
             in_flight: pods on their way to bind.
             refused: pods that were refused.
             binder: binds.
@@ -58,7 +63,7 @@ class Extender:
         """
         self._state = state
         self._decisions = decisions
-        self._judge = Judge(state, decisions)
+        self._judge = judge
         self._in_flight = in_flight
         self._refused = refused
         self._binder = binder
@@ -86,6 +91,9 @@ class Extender:
         before = self._state.promises.withdraw(pod.uid)
         names = request.names
         self._claimed.tried(pod.uid)
+        if self._is_leaving(pod):
+            self._observe("filter", "refused")
+            return protocol.filter_answer([], dict.fromkeys(names, NAMESPACE_LEAVES))
         try:
             await self._claimed.settle(pod)
         except (ApiError, Unreachable, TimeoutError) as unread:
@@ -102,11 +110,17 @@ class Extender:
         doubtful = self._binder.doubtful_node(pod.uid)
         if doubtful is not None:
             names = [name for name in names if name == doubtful]
-            if not names:
-                error = f"an earlier binding to {doubtful} may still take effect"
-                return self._filter_error("doubtful", error)
-        passing = [name for name in beside if name in names] or self._judge.filter(pod, names)
+            beside = [name for name in beside if name == doubtful]
+        passing = beside or self._judge.filter(pod, names)
+        if doubtful is not None and not passing:
+            # Its other nodes were not asked about, so it cannot be told when it is worth a try.
+            return self._filter_error("doubtful", _still_under_way(doubtful))
         return await self._answer(pod, request.pod, names, passing, before)
+
+    def _is_leaving(self, pod: Pod) -> bool:
+        """Whether the API server would refuse to bind a pod, wherever, as its namespace goes."""
+        namespace = self._state.known.namespaces.get(pod.namespace)
+        return namespace is not None and namespace.deleting
 
     async def _beside_others(self, pod: Pod, names: list[str]) -> list[str]:
         """The nodes that are open once those on their way are where they go, if that is known.
@@ -131,23 +145,29 @@ class Extender:
     async def _answer(
         self, pod: Pod, raw: Mapping[str, Any], names: list[str], passing: list[str], before: str
     ) -> bytes:
-        reasons: dict[str, Rejection] = {}
-        if len(passing) < len(names) and (self._chained or not passing):
-            self._judge.filter(pod, names, reasons)
-        messages = {name: why.message for name, why in reasons.items()}
+        theirs: Mapping[str, str] = {}
         if passing and self._chained:
+            left = set(passing)
+            ours = [name for name in names if name not in left]
             try:
                 passing, theirs = await self._chained.filter(raw, passing)
             except ChainedError as error:
                 return self._filter_error("chained", str(error))
-            messages.update(theirs)
+            if not passing and self._judge.filter(pod, ours):
+                # Nobody would wake it for what has changed before it is remembered as refused.
+                changed = "nodes became open while other extenders were asked"
+                return self._filter_error("overtaken", changed)
+            names = ours
         if passing and binds_late(raw):
             passing = self._one_domain(pod, passing, before)
         if passing:
             return self._passed(pod, passing)
-        self._refused.refused(pod, list(reasons))
+        reasons: dict[str, Rejection] = {}
+        self._judge.filter(pod, names, reasons)
+        self._refused.refused(pod, reasons)
         self._observe("filter", "refused")
-        return protocol.filter_answer([], messages)
+        messages = {name: why.message for name, why in reasons.items()}
+        return protocol.filter_answer([], {**messages, **theirs})
 
     def _passed(self, pod: Pod, names: list[str]) -> bytes:
         self._in_flight.passed(pod, names)
@@ -250,6 +270,10 @@ class Extender:
         self._state.promises.withdraw(request.uid)
         self._observe("bind", result.outcome.value)
         return protocol.bind_answer(result.error)
+
+
+def _still_under_way(node: str) -> str:
+    return f"an earlier binding to {node} may still take effect"
 
 
 def _readable(read: Callable[[], Pod]) -> Pod:

@@ -3,13 +3,13 @@
 The index follows the stores within the same call, so a decision never sees half of a change.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
 from schedclass.domain.namespaces import ExcludedNamespaces, Namespace
 from schedclass.domain.nodes import Node
-from schedclass.domain.scheduling import Cluster, Pod, compile_class, parse_pod
+from schedclass.domain.scheduling import Cluster, Pod, compile_class, departed, parse_pod
 from schedclass.domain.schedulingclass import SchedulingClass
 from schedclass.kube.state import ClusterState
 from schedclass.kube.store import Store
@@ -28,6 +28,7 @@ class SchedulerState:
         cluster: what decisions read.
         nominated: pods without a node to which a preemption promises one, by uid. Hints of our
             own (see nominator.py) promise nothing.
+        preempting: uids of pods for which a preemption has found victims.
         promises: where pods go whose volumes are being made.
         indexes: the stores without which nothing is decided, by resource.
     """
@@ -56,6 +57,7 @@ class SchedulerState:
             "pods": self.pods,
         }
         self.nominated: dict[str, Pod] = {}
+        self.preempting: set[str] = set()
         self._nominations = 0
         self.promises = Promises(self._tell)
         self._stale_after = stale_after
@@ -107,11 +109,16 @@ class SchedulerState:
         found = self.pods.get(f"{namespace}/{name}")
         return found if found is not None and found.uid == uid else None
 
-    def class_key(self, pod: Pod) -> Hashable:
-        """Name and version of the class that applies to a pod."""
-        name = self.cluster.class_name_of(pod)
-        found = self.cluster.get_class(name) if name is not None else None
-        return name, found.key if found is not None else None
+    def preempts(self, pod: Pod) -> None:
+        """kube-scheduler has found victims for a pod: the node it names then is no hint of ours.
+
+        No event would tell so where it names the same one.
+        """
+        known = self.pod(pod.namespace, pod.name, pod.uid)
+        if known is not None:  # of one that is gone nobody would tell when it may be forgotten
+            self.preempting.add(known.uid)
+            self._note_nominations(known, known)
+            self._tell()
 
     def _classes_affected(self, names: Iterable[str]) -> None:
         for name in names:
@@ -148,10 +155,13 @@ class SchedulerState:
         self._tell()
 
     def _pod_changed(self, _: str, old: Pod | None, new: Pod | None) -> None:
-        if old is not None and (new is None or new.uid != old.uid):
-            self.cluster.remove_pod(old.uid)
+        if gone := departed(old, new):
+            self.cluster.remove_pod(gone.uid)
+            self.preempting.discard(gone.uid)
         if new is not None:
             self.cluster.put_pod(new)
+            if new.node_name:
+                self.preempting.discard(new.uid)
         self._note_nominations(old, new)
         self._note_promises(old, new)
         self._tell()
@@ -159,15 +169,22 @@ class SchedulerState:
     def _note_nominations(self, old: Pod | None, new: Pod | None) -> None:
         if old is not None and self.nominated.pop(old.uid, None) is not None:
             self._nominations += 1
-        if new is not None and new.nominated_node and not (new.node_name or new.hinted):
+        if new is None or new.node_name or not new.nominated_node:
+            return
+        if not new.hinted or new.uid in self.preempting:
             self.nominated[new.uid] = new
             self._nominations += 1
 
     def _note_promises(self, old: Pod | None, new: Pod | None) -> None:
         if old is None:
             return
-        gone = new is None or new.uid != old.uid or bool(new.node_name) or new.terminating
-        if gone or (new is not None and new.tried and not old.tried):
+        if (
+            new is None
+            or new.uid != old.uid
+            or new.node_name
+            or new.terminating
+            or (new.refusal and new.refusal != old.refusal)
+        ):
             self.promises.withdraw(old.uid)
 
     def _tell(self) -> None:

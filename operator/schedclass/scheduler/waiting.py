@@ -7,6 +7,7 @@ now, or the pod has another class and so another reason to wait, kube-scheduler 
 nudge.py). Level-triggered: what was asked for is asked again until the pod has been tried anew.
 """
 
+import sys
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from schedclass.domain.scheduling import Pod
+from schedclass.kube.delays import doubled
 
 Passing = Callable[[Pod, tuple[str, ...]], bool]
 """Whether one of the nodes is open to the pod now."""
@@ -24,6 +26,11 @@ ClassOf = Callable[[Pod], Hashable]
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 30.0
 """Between two nudges for a pod that is not tried anew, as while kube-scheduler is down."""
+
+MOST_NUDGES: Final = 8
+"""For a pod that is not tried anew: about two minutes. A nudge makes kube-scheduler try all pods
+that we refused. One that it tries and refuses before it asks us is none of those any more, and a
+scheduler that begins anew tries all in any case."""
 
 KEPT_LISTS: Final = 64
 
@@ -56,6 +63,11 @@ class _Group:
     ripe: bool = False
     nudges: int = 0
     nudge_at: float = 0.0
+
+    @property
+    def wants_nudge(self) -> bool:
+        """Whether kube-scheduler is to try them again."""
+        return self.ripe and self.nudges < MOST_NUDGES
 
     @property
     def sample(self) -> Pod:
@@ -106,7 +118,8 @@ class RefusedPods:
     def refused(self, pod: Pod, names: Iterable[str]) -> None:
         """Filter refused a pod on these nodes, by the present state."""
         self.tried(pod.uid)
-        kept = self._shared(tuple(names))
+        # kube-scheduler names nodes in any order, in strings that are new each time.
+        kept = self._shared(tuple(sorted(map(sys.intern, names))))
         key = (kind_of(pod), self._class_of(pod), kept)
         group = self._groups.get(key)
         if group is None:
@@ -153,15 +166,15 @@ class RefusedPods:
 
     def due(self) -> float | None:
         """Seconds until a nudge is wanted, at least 0; None while nobody can be helped."""
-        ripe = [group.nudge_at for group in self._groups.values() if group.ripe]
+        ripe = [group.nudge_at for group in self._groups.values() if group.wants_nudge]
         return max(0.0, min(ripe) - self._clock()) if ripe else None
 
     def nudged(self) -> None:
         """kube-scheduler was nudged; for those who do not come it is again, ever more rarely."""
         now = self._clock()
         for group in self._groups.values():
-            if group.ripe:
-                pause = min(FIRST_PAUSE * 2**group.nudges, LONGEST_PAUSE)
+            if group.wants_nudge:
+                pause = doubled(FIRST_PAUSE, group.nudges, longest=LONGEST_PAUSE)
                 group.nudges += 1
                 group.nudge_at = now + pause
 

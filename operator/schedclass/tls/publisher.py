@@ -12,7 +12,6 @@ alone, the replicas read the serving Secret only.
 import asyncio
 import base64
 import binascii
-import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from typing import Any, NoReturn, Protocol
 
 from schedclass.domain.findings import Finding, Reason, Severity
 from schedclass.kube.client import resource_path
-from schedclass.kube.errors import KubeError, NotFound
+from schedclass.kube.errors import KubeError
 from schedclass.settings import CertificateMode, Settings
 from schedclass.tls import authority as ca
 
@@ -39,7 +38,7 @@ _SERVING_KEYS = ("tls.crt", "tls.key")
 class Api(Protocol):
     """What is needed of `schedclass.kube.client.KubeClient`."""
 
-    async def get(self, path: str, /) -> Json: ...  # noqa: D102
+    async def find(self, path: str, /) -> Json | None: ...  # noqa: D102
 
     async def create(self, path: str, body: Json, /) -> Json: ...  # noqa: D102
 
@@ -146,27 +145,19 @@ class Publisher:
         self._clock = clock
         self._interval = interval
         self._on_failure = on_failure
-        self._wake = asyncio.Event()
         self._last_watched: Finding | None = None
-
-    def wake(self) -> None:
-        """Start the next pass at once, e.g. because a Secret or a configuration has changed."""
-        self._wake.set()
 
     async def run(self) -> NoReturn:
         """Pass after pass until cancelled. A pass that fails is logged and soon repeated."""
         while True:
             pause = self._interval
-            self._wake.clear()
             try:
                 await self.publish_once()
             except KubeError as error:
                 pause = min(pause, RETRY_SECONDS)
                 self._on_failure()
                 logger.warning("certificates could not be published: %s", error)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._wake.wait()
+            await asyncio.sleep(pause)
 
     async def publish_once(self) -> bool:
         """One pass.
@@ -242,11 +233,8 @@ class Publisher:
         encoded = base64.b64encode(trusted).decode()
         changed = False
         for path in self._plan.configurations:
-            try:
-                configuration = await self._api.get(path)
-            except NotFound as error:
-                if not error.object_absent:
-                    raise
+            configuration = await self._api.find(path)
+            if configuration is None:
                 continue  # the chart has not created it yet, or a value switched it off
             operations = [
                 {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": encoded}
@@ -286,12 +274,7 @@ class Publisher:
         return False
 
     async def _secret(self, name: str) -> Json | None:
-        try:
-            return await self._api.get(self._secret_path(name))
-        except NotFound as error:
-            if not error.object_absent:
-                raise
-            return None
+        return await self._api.find(self._secret_path(name))
 
     async def _write_secret(
         self, name: str, stored: Json | None, kind: str, data: Mapping[str, bytes]

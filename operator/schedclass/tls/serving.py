@@ -31,12 +31,11 @@ def _utc_now() -> datetime:
 
 
 class ServingCertificate:
-    """Keeps the newest good pair that was offered; a bad one changes nothing but a counter.
+    """Keeps the newest good pair that was offered; a bad one changes nothing.
 
     Attributes:
         context: what the server listens with (TLS 1.2 and later). A handshake before the first
             good pair is refused.
-        reload_errors: how many different bad pairs were offered.
         expires_at: when the certificate in use expires; None before the first good pair.
     """
 
@@ -54,7 +53,6 @@ class ServingCertificate:
         """
         self.context = _server_context()
         self.context.sni_callback = self._choose
-        self.reload_errors = 0
         self.expires_at: datetime | None = None
         self._clock = clock
         self._on_error = on_error
@@ -125,7 +123,6 @@ class ServingCertificate:
         )
 
     def _refuse(self, problem: Finding) -> None:
-        self.reload_errors += 1
         keeps = "the last good one stays in use" if self._current else "there is no other yet"
         logger.error(
             "serving certificate refused: %s; %s",

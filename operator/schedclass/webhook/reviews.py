@@ -8,8 +8,8 @@ the CPU of a review), and would remember the uid of every object that is updated
 
 import base64
 import functools
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self, cast
 
 import kopf
@@ -17,6 +17,7 @@ import orjson
 
 from schedclass.domain.admission import Decision, Outcome
 from schedclass.domain.findings import Finding, Reason
+from schedclass.domain.text import shortened, visible
 
 Json = dict[str, Any]
 
@@ -31,6 +32,8 @@ ALL_WARNINGS_BYTES: Final = 4096
 _OPERATIONS: Final = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
 _HIDDEN_FROM_KOPF: Final = frozenset({"uid", "managedFields"})
 _STATUS_REASONS: Final = {403: "Forbidden", 409: "Conflict", 422: "Invalid"}
+_CAUSE: Final = "FieldValueInvalid"
+"""`metav1.CauseTypeFieldValueInvalid`"""
 _NOTHING: Final[Mapping[str, Any]] = {}
 
 
@@ -42,7 +45,7 @@ class UndecidedError(Exception):
     """A handler cannot decide, so the failure policy shall: the server answers with HTTP 500.
 
     Attributes:
-        finding: why; its message is the text of the answer.
+        finding: why; it is the text of the answer.
     """
 
     def __init__(self, finding: Finding) -> None:
@@ -102,6 +105,7 @@ class Review:
         old_object: the stored object, likewise.
         operations: JSON Patch of the answer, relative to `object`.
         warnings: what the client is told; the server cuts them to what the API server lets through.
+        causes: what a denial that has several reasons rests on, each by itself.
         reason: metric label and log field of the answer.
         failure: what a handler raised, unless it was a denial.
     """
@@ -119,6 +123,7 @@ class Review:
     old_object: Json | None
     operations: list[Mapping[str, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    causes: Sequence[Finding] = ()
     reason: Reason = Reason.ADMITTED
     failure: Exception | None = None
 
@@ -135,9 +140,10 @@ class Review:
             UndecidedError: to leave it to the failure policy.
         """
         self.reason = decision.finding.reason
-        self.warnings.extend(decision.warnings)
+        self.warnings.extend(finding.named for finding in decision.warnings)
         if decision.outcome is Outcome.DENIED:
-            raise kopf.AdmissionError(str(decision.finding), code=decision.code)
+            self.causes = decision.causes
+            raise kopf.AdmissionError(decision.finding.named, code=decision.code)
         if decision.outcome is Outcome.UNKNOWN:
             raise UndecidedError(decision.finding)
         self.operations.extend(decision.patch)
@@ -265,11 +271,35 @@ def denied(review: Review, message: str, code: int) -> Json:
     status: Json = {"message": message, "code": code}
     if code in _STATUS_REASONS:
         status["reason"] = _STATUS_REASONS[code]
+    if review.causes:
+        status["details"] = _details(review)
     return _respond(review, {"uid": review.uid, "allowed": False, "status": status})
 
 
+def _details(review: Review) -> Json:
+    """The object and each cause, as in the API server's own answer to an invalid object.
+
+    kubectl shows them instead of the message, so each has the word of its reason too.
+    """
+    kind = review.request.get("kind")
+    of_kind = kind if isinstance(kind, dict) else _NOTHING
+    return {
+        "name": review.name,
+        "group": str(of_kind.get("group") or ""),
+        "kind": str(of_kind.get("kind") or ""),
+        "causes": [
+            {
+                "reason": _CAUSE,
+                "message": replace(finding, path="").named,
+                "field": finding.path,
+            }
+            for finding in review.causes
+        ],
+    }
+
+
 def tidy_warnings(warnings: Iterable[str]) -> list[str]:
-    """Warnings as they fit into a response header: printable, each once, not too long.
+    """Warnings as they fit into a response header: on one line, each once, not too long.
 
     Returns:
         At most 256 bytes each and 4096 in all; the last one says how many were left out.
@@ -293,12 +323,7 @@ def _respond(review: Review, response: Json) -> Json:
 
 
 def _one_line(warning: str) -> str:
-    printable = "".join(char if char.isprintable() else " " for char in warning)
-    text = " ".join(printable.split())
-    encoded = text.encode(errors="replace")
-    if len(encoded) <= WARNING_BYTES:
-        return encoded.decode()
-    return encoded[: WARNING_BYTES - 3].decode(errors="ignore").rstrip() + "…"
+    return shortened(" ".join(visible(warning).split()), WARNING_BYTES)
 
 
 def _complete(review: Review) -> list[Mapping[str, Any]]:

@@ -1,22 +1,13 @@
 """The webhook process: caches, certificate, probes and the admission server under one roof."""
 
 import asyncio
-import gc
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 import kopf
 
-from schedclass.domain.class_status import SchedulerSign
 from schedclass.domain.namespaces import ExcludedNamespaces
-from schedclass.hosting import (
-    in_background,
-    register_login,
-    run_kopf,
-    stop_on_signals,
-    unless_stopped,
-)
+from schedclass.hosting import register_login, run_kopf
 from schedclass.kube.client import KubeClient, resource_path
 from schedclass.kube.events import EventRecorder
 from schedclass.kube.liveness import LeaseWatch
@@ -31,15 +22,14 @@ from schedclass.kube.state import (
 from schedclass.kube.store import Store
 from schedclass.observability.definitions import Role
 from schedclass.observability.metrics import Metrics
-from schedclass.observability.probes import Check, ProbeServer, recent, synced, unless
+from schedclass.observability.probes import Check, ProbeServer, caches, unless
+from schedclass.processes import in_background, spare_collector, stop_on_signals, unless_stopped
 from schedclass.settings import Settings
 from schedclass.tls.serving import ServingCertificate
 from schedclass.webhook.handlers import RULES, register_handlers
 from schedclass.webhook.live import LiveReader
 from schedclass.webhook.server import AdmissionServer, Listening, admission_settings
 from schedclass.webhook.service import AdmissionService
-
-logger = logging.getLogger(__name__)
 
 
 class WebhookRole:
@@ -92,35 +82,23 @@ class WebhookRole:
         for resource, index in self._indexes.items():
             self._metrics.follow_index(resource, index)
         self._metrics.follow_certificate(lambda: self._certificate.expires_at)
-        probes = ProbeServer(
-            self._checks(),
-            render=self._metrics.render,
-            host=self._settings.probe_host,
-            port=self._settings.probe_port,
-        )
-        async with probes, asyncio.TaskGroup() as group:
-            tasks = in_background(
-                group,
+        async with (
+            ProbeServer.of(self._settings, self._checks(), self._metrics),
+            in_background(
                 *(reflector.run() for reflector in self._reflectors()),
                 self._recorder.run(),
-                *([self._scheduler.run()] if self._scheduler.name else []),
-            )
+                self._scheduler.run(),
+            ) as tasks,
+        ):
             if await unless_stopped(stop, self._complete()):
                 await run_kopf(self._registry(), self._kopf_settings(), stop, tasks)
-            for task in tasks:
-                task.cancel()
 
     async def _complete(self) -> None:
-        """Wait for everything that an answer rests on, then spare the collector its work.
-
-        What is in memory now stays: without this, each full collection would stop admission for
-        tens of milliseconds to look at it again.
-        """
+        """Wait for everything that an answer rests on."""
         for index in self._indexes.values():
             await index.wait_synced()
         await self._certified.wait()
-        gc.collect()
-        gc.freeze()
+        spare_collector()
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
@@ -131,17 +109,11 @@ class WebhookRole:
             self._recorder,
             exempt_daemon_sets=self._settings.exempt_daemon_sets,
             controller_user=self._settings.controller_user,
-            scheduler=self._scheduler_sign,
+            scheduler=self._scheduler.sign,
         )
         register_login(registry, self._client)
         register_handlers(registry, service)
         return registry
-
-    def _scheduler_sign(self) -> SchedulerSign | None:
-        """None where another installation provides the scheduler."""
-        name = self._settings.scheduler_lease
-        lease = f"{self._settings.namespace}/{name}"
-        return SchedulerSign(lease, self._scheduler.alive) if name else None
 
     def _kopf_settings(self) -> kopf.OperatorSettings:
         settings = kopf.OperatorSettings()
@@ -171,22 +143,16 @@ class WebhookRole:
             self._certified.set()
 
     def _checks(self) -> dict[str, Check]:
-        checks: dict[str, Check] = {}
-        for resource, index in self._indexes.items():
-            checks[f"{resource}-synced"] = synced(resource, lambda index=index: index.synced)  # type: ignore[misc]
-            checks[f"{resource}-recent"] = recent(
-                resource,
-                lambda index=index: index.last_activity,  # type: ignore[misc]
-                seconds=self._settings.stale_seconds,
-            )
-        checks["certificate"] = self._why_no_certificate
-        checks["listening"] = unless(
-            lambda: not self._server.listening, "the admission server does not listen yet"
-        )
-        checks["draining"] = unless(
-            lambda: self._server.draining, "the admission server was told to stop"
-        )
-        return checks
+        return {
+            **caches(self._indexes, seconds=self._settings.stale_seconds),
+            "certificate": self._why_no_certificate,
+            "listening": unless(
+                lambda: not self._server.listening, "the admission server does not listen yet"
+            ),
+            "draining": unless(
+                lambda: self._server.draining, "the admission server was told to stop"
+            ),
+        }
 
     def _why_no_certificate(self) -> str | None:
         problem = self._certificate.problem()

@@ -24,7 +24,8 @@ import orjson
 from aiohttp import web
 
 from schedclass.domain.admission import Outcome
-from schedclass.domain.findings import Reason
+from schedclass.domain.findings import Finding, Reason
+from schedclass.listening import listen
 from schedclass.settings import Settings
 from schedclass.webhook import reviews
 from schedclass.webhook.reviews import HandlerRule, MalformedReviewError, Review, UndecidedError
@@ -173,16 +174,13 @@ class AdmissionServer:
             shutdown_timeout=IN_FLIGHT_SECONDS,
             auto_decompress=False,  # a small body must not become a large one
         )
-        await runner.setup()
         self._runner = runner
         try:
-            await web.TCPSite(runner, self._host, self.port, ssl_context=self._tls).start()
+            self.port = await listen(runner, self._host, self.port, tls=self._tls)
         except OSError:
             self._runner = None
-            await runner.cleanup()
             logger.exception("cannot listen for admission reviews", extra={"port": self.port})
             raise
-        self.port = runner.addresses[0][1]
         self.listening = True
         logger.info("admission server listens", extra={"port": self.port})
         yield {"url": f"https://{self._host or 'localhost'}:{self.port}"}
@@ -346,7 +344,7 @@ class AdmissionServer:
     ) -> _Answer:
         if status < HTTPStatus.INTERNAL_SERVER_ERROR:
             self._log(logging.WARNING, reason, sentence)
-        text = sentence.encode(errors="replace")
+        text = Finding(reason, sentence).named.encode(errors="replace")
         return _Answer(status, text, Outcome.UNKNOWN, reason, operation)
 
     def _log(self, level: int, reason: Reason, sentence: str) -> None:

@@ -6,20 +6,22 @@ from typing import Any
 
 from schedclass.domain.admission import (
     ClassState,
+    ClassView,
     Decision,
     Outcome,
     PodCase,
     PodRequest,
     decide_class,
-    decide_namespace,
     decide_pod,
+    decide_preset_node,
     unchanged,
 )
 from schedclass.domain.class_status import SchedulerSign, scheduler_missing
 from schedclass.domain.findings import Finding, Reason, Severity
-from schedclass.domain.inheritance import effective_class
+from schedclass.domain.inheritance import Effective, effective_class
 from schedclass.domain.namespaces import parse_namespace
 from schedclass.domain.nodes import Node
+from schedclass.domain.stamping import decide_namespace
 from schedclass.kube.events import EventRecorder, ObjectRef
 from schedclass.kube.state import ClusterState
 from schedclass.webhook.live import LiveReader, Undecided
@@ -58,38 +60,35 @@ class AdmissionService:
 
     async def pod(self, review: Review) -> Decision:
         """Decide on a pod that is created."""
-        decision = await self._judge_pod(review)
+        case = await self._pod_case(review)
+        if isinstance(case, Decision):
+            return case
+        decision = decide_pod(case)
         if decision.event and not review.dry_run:
-            namespace = review.namespace or ""
-            ns = self._state.tree.get(namespace)
+            ns = self._state.tree.get(case.pod.namespace)
             uid = ns.uid if ns else ""
-            reference = ObjectRef("v1", "Namespace", namespace, uid, namespace=namespace)
+            name = case.pod.namespace
+            reference = ObjectRef("v1", "Namespace", name, uid, namespace=name)
             self._recorder.emit(reference, decision.finding)
         return self._warned(decision) if decision.outcome is Outcome.PATCHED else decision
 
     async def preset_node(self, review: Review) -> Decision:
-        """Judge the final state of a pod that names its node, changing nothing.
+        """Judge the final state of a pod that names its node, changing nothing."""
+        case = await self._pod_case(review)
+        return case if isinstance(case, Decision) else decide_preset_node(case)
 
-        Whether it is pinned is no question here: policies in the API server see to that.
-        """
-        decision = await self._judge_pod(review)
-        if decision.outcome is not Outcome.PATCHED:
-            return decision
-        return unchanged(Reason.NODE_ALLOWED, "the class of the namespace allows the node")
-
-    async def _judge_pod(self, review: Review) -> Decision:
+    async def _pod_case(self, review: Review) -> PodCase | Decision:
+        """What the answer to a pod rests on; a decision where that is not known."""
         pod = _pod_request(review)
         if pod.namespace in self._state.tree.excluded:
-            return unchanged(Reason.NAMESPACE_EXCLUDED, "the namespace is excluded from classes")
+            return PodCase(pod, Effective(), ClassView(ClassState.ABSENT), excluded=True)
         try:
             effective = await self._live.effective(pod.namespace)
             view = await self._live.class_view(effective.class_name)
             node = self._node(pod.node_name) if effective.class_name is not None else None
         except Undecided as undecided:
             return _undecided(undecided)
-        return decide_pod(
-            PodCase(pod, effective, view, node, exempt_daemon_sets=self._exempt_daemon_sets)
-        )
+        return PodCase(pod, effective, view, node, exempt_daemon_sets=self._exempt_daemon_sets)
 
     async def namespace(self, review: Review) -> Decision:
         """Decide on a namespace that is created or updated.
@@ -112,7 +111,8 @@ class AdmissionService:
 
     async def scheduling_class(self, review: Review) -> Decision:
         """Validate a SchedulingClass that is created or updated."""
-        decision = decide_class(review.object or {}, review.old_object)
+        nodes = self._state.nodes.values() if self._state.nodes.synced else None
+        decision = decide_class(review.object or {}, review.old_object, nodes=nodes)
         return self._warned(decision) if review.old_object is None else decision
 
     def _warned(self, decision: Decision) -> Decision:
@@ -120,8 +120,7 @@ class AdmissionService:
         scheduler = self._scheduler()
         if scheduler is None or scheduler.alive is not False:
             return decision
-        warning = scheduler_missing(scheduler).message
-        return replace(decision, warnings=(*decision.warnings, warning))
+        return replace(decision, warnings=(*decision.warnings, scheduler_missing(scheduler)))
 
     def _node(self, name: str) -> Node | None:
         if not name:

@@ -14,7 +14,7 @@ from controlplane.components import ROOMY
 from controlplane.paths import REPOSITORY
 from crds.generate import custom_resource_definition
 from schedclass.domain.findings import Severity
-from schedclass.domain.validation import validate_spec
+from schedclass.domain.validation import decode_spec
 from tests.cluster.chart.conftest import CLASSES
 from tests.cluster.chart.specs import (
     PREFERRED,
@@ -143,7 +143,7 @@ LEFT_TO_THE_WEBHOOK = re.compile(
 def test_schema_and_validation_agree_but_for_what_only_validation_can_say(
     admin: Api, spec: Any
 ) -> None:
-    errors = [f for f in validate_spec(spec) if f.severity is Severity.ERROR]
+    errors = [f for f in decode_spec(spec)[1] if f.severity is Severity.ERROR]
     said = refusal(admin, spec)
     if said:
         assert errors, said

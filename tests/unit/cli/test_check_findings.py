@@ -259,3 +259,68 @@ def test_an_option_that_would_be_ignored_is_refused(
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"error: {sentence}")
     assert done.err.count("\n") == 1
+
+
+EAST = {
+    **CLASS,
+    "metadata": {"name": "dc-east"},
+    "spec": {"nodeSelector": {"topology.kubernetes.io/region": "east"}},
+}
+
+
+def pinned(name: str, names_class: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "tenant-a",
+            "uid": f"uid-{name}",
+            "annotations": {names.CLASS_KEY: names_class},
+        },
+        "spec": {"schedulerName": names.SCHEDULER_NAME, "nodeName": "node-1", **spec},
+    }
+
+
+def test_pods_that_name_another_class_than_their_namespace_are_one_note() -> None:
+    older = [pinned(f"web-{number}", "dc-east") for number in range(3)]
+    done = check(CLASS, EAST, NAMESPACE, *older, pinned("web-3", "dc-west"))
+    assert found(done, "notes") == {
+        (
+            "ClassDiffers",
+            '3 pods, such as web-0: the annotation names class "dc-east", while the namespace\'s '
+            '"dc-west" counts',
+        )
+    }
+    (note,) = done.document["notes"]
+    assert note["subject"] == {"kind": "Namespace", "name": "tenant-a"}
+    assert (done.code, found(done)) == (0, set())
+    strict = check(CLASS, EAST, NAMESPACE, *older, arguments=("--strict",))
+    assert strict.code == 1
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pinned("right", "dc-west"),
+        pinned("unpinned", "dc-east", schedulerName="default-scheduler"),
+        {**(ended := pinned("ended", "dc-east")), "status": {"phase": "Succeeded"}},
+        {**ended, "metadata": {**ended["metadata"], "uid": ""}},
+    ],
+    ids=["right", "not pinned at all", "ended", "not stored yet"],
+)
+def test_no_difference_of_class_is_told_where_there_is_none_to_mend(pod: dict[str, Any]) -> None:
+    done = check(CLASS, EAST, NAMESPACE, pod)
+    assert "ClassDiffers" not in {reason for reason, _ in found(done, "notes")}
+
+
+def test_an_explained_pod_tells_that_it_names_another_class() -> None:
+    given = ("-n", "tenant-a", "-f", NODES, "-f", "-")
+    stdin = manifests(CLASS, EAST, NAMESPACE, pinned("web-0", "dc-east"))
+    table = schedclass("explain", "pod", "web-0", *given, stdin=stdin)
+    assert "ClassDiffers: metadata.annotations: the annotation names class" in table.out
+    told = schedclass("explain", "pod", "web-0", *given, "-o", "json", stdin=stdin).document
+    steps = told["explanation"]["steps"]
+    reasons = [finding["reason"] for step in steps for finding in step["findings"]]
+    assert "ClassDiffers" in reasons
+    assert told["explanation"]["violations"] == []

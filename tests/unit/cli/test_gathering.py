@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from schedclass.cli.gather import Connection, Gathering
-from schedclass.cli.options import Common
 from schedclass.cli.problems import CliError
 from schedclass.domain import names
 from schedclass.domain.insight.snapshot import Part, Snapshot
@@ -29,7 +28,7 @@ def pod(name: str) -> Json:
 async def gather(stub: StubApi, *parts: Part) -> Snapshot:
     async with stub_client(stub) as client:
         reached = Connection(default_source({}), "shop")
-        snapshot = await Gathering(client, reached, Common(), parts).run()
+        snapshot = await Gathering(client, reached, parts).run()
     return replace(snapshot, origin="")
 
 

@@ -10,12 +10,13 @@ import pytest
 
 from schedclass.cli import explaining, screen
 from schedclass.cli.options import Common
-from schedclass.cli.screen import Screen, tell, visible
+from schedclass.cli.screen import Screen, tell
 from schedclass.cli.show_explain import show_pod
 from schedclass.cli.source import load_world
 from schedclass.domain import names
 from schedclass.domain.insight.explain_pod import explain_pod
 from schedclass.domain.insight.snapshot import Part
+from schedclass.domain.text import visible
 from tests.unit.cli.running import NODES, Done, schedclass
 
 EVIL = "x\x1b[2J\x1b]52;c;eA==\x07\r\x00\x7f\x9b31m\u202e\u2028\x85\nFORGED: all is well\n"
@@ -250,21 +251,6 @@ def test_columns_are_as_wide_as_what_is_seen() -> None:
     stream = io.StringIO()
     Screen(stream).table(("A", "B"), [("\x1b", "1"), ("abcdef", "2")])
     assert stream.getvalue().splitlines() == ["A        B", "\\x1b     1", "abcdef   2"]
-
-
-@pytest.mark.parametrize(
-    ("text", "seen"),
-    [
-        ("plain, ümlaut, 日本, … └── \u3000 \xa0", "plain, ümlaut, 日本, … └── \u3000 \xa0"),
-        ("a\nb\tc\r", "a\\nb\\tc\\r"),
-        ("\x00\x1b\x7f\x9b", "\\x00\\x1b\\x7f\\x9b"),
-        ("\u202e\u2066\u200b\ufeff\u2028", "\\u202e\\u2066\\u200b\\ufeff\\u2028"),
-        ("\ud800\U000e0001", "\\ud800\\U000e0001"),
-    ],
-)
-def test_what_cannot_be_seen_is_written_out(text: str, seen: str) -> None:
-    assert visible(text) == seen
-    assert visible(seen) == seen
 
 
 def test_sentences_of_one_note_stand_in_lines_of_their_own(

@@ -16,10 +16,7 @@ REFUSAL = (
     'spec.nodeSelector["topology.kubernetes.io/region"]: node "node-3" has "east", the class wants '
     '"west"; leave nodeName to the scheduler'
 )
-UNSERVED = (
-    "No cozystack-scheduler renews the Lease cozy/lease, so pinned pods stay Pending until one "
-    "runs."
-)
+UNSERVED = "Nobody renews Lease cozy/lease; pinned pods stay Pending until a scheduler runs."
 
 
 def namespace(name: str = "tenant-a", class_name: str = "dc-west") -> Json:

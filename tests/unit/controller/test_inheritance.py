@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from schedclass.controller.bindings import Bindings
 from schedclass.controller.inheritance import InheritanceController
 from schedclass.domain import names
 from schedclass.domain.findings import Finding, Reason
@@ -49,9 +50,7 @@ async def scene() -> AsyncIterator[Scene]:
     async with stub_api() as api, stub_client(api) as client:
         state, told = ClusterState(ExcludedNamespaces([]), stale_after=600), Told()
         recorder: Any = told
-        yield Scene(
-            api, state, told, InheritanceController(state, client, recorder, lambda _: None)
-        )
+        yield Scene(api, state, told, InheritanceController(state, Bindings(), client, recorder))
 
 
 async def test_a_namespace_without_room_for_annotations_is_protected_all_the_same(

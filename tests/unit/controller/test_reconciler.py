@@ -11,6 +11,7 @@ import pytest
 from schedclass.controller.reconciler import LONGEST_AFTER_CONFLICT, LONGEST_DELAY, Reconciler
 from schedclass.controller.workqueue import WorkQueue
 from schedclass.kube.errors import ApiError, Conflict, KubeError, TooManyRequests, Unreachable
+from schedclass.kube.events import ObjectRef
 from tests.stubapi import eventually
 
 SPREAD = 1.2
@@ -39,10 +40,16 @@ def failing(error: KubeError, times: int) -> Callable[[str], Awaitable[None]]:
     return reconcile
 
 
+def thing(key: str) -> ObjectRef:
+    return ObjectRef("v1", "Thing", key)
+
+
 async def delays_of(error: KubeError, *, times: int = 12) -> list[float]:
     queue = Delays()
     metrics: Any = mock.Mock()
-    reconciler = Reconciler("test", queue, failing(error, times), metrics, concurrency=1)
+    reconciler = Reconciler(
+        "test", queue, failing(error, times), metrics, about=thing, concurrency=1
+    )
     queue.add("key")
     running = asyncio.create_task(reconciler.run())
     await eventually(lambda: len(queue.delays) == times)
@@ -68,10 +75,20 @@ async def test_other_failures_are_tried_again_with_growing_delays(error: KubeErr
 async def test_nobody_can_ask_us_to_wait_for_ever() -> None:
     queue, metrics = Delays(), mock.Mock()
     busy = TooManyRequests(429, "", "busy", path="/x", retry_after=1e9)
-    reconciler = Reconciler("test", queue, failing(busy, 1), metrics, concurrency=1)
+    reconciler = Reconciler("test", queue, failing(busy, 1), metrics, about=thing, concurrency=1)
     queue.add("key")
     running = asyncio.create_task(reconciler.run())
     await eventually(lambda: len(queue.delays) == 1)
     assert reconciler._paused_until <= time.monotonic() + LONGEST_DELAY
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_a_failure_is_logged_with_controller_and_object(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    await delays_of(Unreachable("/x", "timed out"), times=1)
+    (record,) = caplog.records
+    assert record.getMessage() == "reconciliation failed, will try again: /x: timed out"
+    about = {"apiVersion": "v1", "kind": "Thing", "name": "key"}
+    assert (record.__dict__["controller"], record.__dict__["k8s"]) == ("test", about)

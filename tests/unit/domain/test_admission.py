@@ -1,5 +1,6 @@
 """The table of admission, row by row, and its laws."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jsonpatch
@@ -17,13 +18,14 @@ from schedclass.domain.admission import (
     PodCase,
     PodRequest,
     decide_class,
-    decide_namespace,
     decide_pod,
+    decide_preset_node,
 )
 from schedclass.domain.findings import Reason
 from schedclass.domain.inheritance import Effective
 from schedclass.domain.nodes import Node
 from schedclass.domain.schedulingclass import parse_class
+from schedclass.domain.stamping import decide_namespace
 from tests.treetest import member, settle, tree
 
 OWN = Effective("dc-1", "tenant-a", "uid-a", "dc-1")
@@ -60,6 +62,41 @@ def patched(obj: dict[str, Any], decision: Decision) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.parametrize("node", ["", "e1"])
+@pytest.mark.parametrize("decider", [decide_pod, decide_preset_node])
+def test_in_an_excluded_namespace_every_pod_is_left_alone(
+    decider: Callable[[PodCase], Decision], node: str
+) -> None:
+    decision = decider(PodCase(pod(node_name=node), OWN, WEST, excluded=True))
+    assert (decision.outcome, decision.patch) == (Outcome.UNCHANGED, ())
+    assert decision.finding.reason is Reason.NAMESPACE_EXCLUDED
+
+
+@given(
+    request=st.builds(
+        PodRequest,
+        namespace=st.just("tenant-a"),
+        node_name=st.sampled_from(["", "w1", "e1", "gone"]),
+        annotations=st.sampled_from([None, {names.MIRROR_POD: "hash"}]),
+        username=st.sampled_from(["tenant", "system:node:e1", DAEMON_SET_CONTROLLER]),
+        groups=st.sampled_from([(), ("system:nodes",)]),
+    ),
+    view=st.sampled_from([WEST, INVALID, ABSENT, UNKNOWN]),
+    exempt=st.booleans(),
+)
+def test_a_preset_node_is_judged_as_when_the_pod_is_pinned_and_nothing_changed(
+    request: PodRequest, view: ClassView, *, exempt: bool
+) -> None:
+    node = {"w1": WEST_NODE, "e1": EAST_NODE}.get(request.node_name)
+    case = PodCase(request, OWN, view, node, exempt_daemon_sets=exempt)
+    pinned, judged = decide_pod(case), decide_preset_node(case)
+    assert judged.patch == ()
+    if pinned.outcome is Outcome.PATCHED:
+        assert (judged.outcome, judged.finding.reason) == (Outcome.UNCHANGED, Reason.NODE_ALLOWED)
+    else:
+        assert judged == pinned
+
+
 def test_without_a_class_a_pod_is_left_alone() -> None:
     decision = decide(pod(), Effective(), ABSENT)
     assert (decision.outcome, decision.patch) == (Outcome.UNCHANGED, ())
@@ -71,13 +108,13 @@ def test_a_confirmed_absent_class_leaves_the_pod_alone_and_says_so() -> None:
     decision = decide(pod(), view=ABSENT)
     assert decision.outcome is Outcome.UNCHANGED
     assert decision.finding.reason is Reason.CLASS_NOT_FOUND
-    assert "dc-1" in decision.warnings[0]
+    assert "dc-1" in decision.warnings[0].named
     assert decision.event
 
 
 def test_the_warning_about_an_absent_class_names_the_ancestor_that_set_it() -> None:
     decision = decide(pod(), Effective("dc-1", "tenant-root", "u"), ABSENT)
-    assert "tenant-root" in decision.warnings[0]
+    assert "tenant-root" in decision.warnings[0].named
 
 
 def test_unknown_is_never_taken_for_absent() -> None:
@@ -244,7 +281,7 @@ def test_an_overridden_wish_is_answered_with_a_warning() -> None:
     assert metadata["labels"][names.CLASS_KEY] == "dc-1"
     assert metadata["labels"]["other"] == "kept"
     assert metadata["annotations"][names.REQUESTED_CLASS] == "dc-2"
-    (warning,) = decision.warnings
+    (warning,) = (finding.named for finding in decision.warnings)
     assert all(word in warning for word in ("dc-2", "dc-1", " a "))
 
 
@@ -252,14 +289,14 @@ def test_an_own_class_that_does_not_exist_is_warned_about() -> None:
     obj = namespace("a", labels={names.CLASS_KEY: "nowhere"})
     decision = decide_namespace(tree(""), obj, class_exists=False)
     assert decision.outcome is Outcome.UNCHANGED
-    assert "nowhere" in decision.warnings[0]
+    assert "nowhere" in decision.warnings[0].named
 
 
 def test_a_system_namespace_is_not_stamped_and_its_label_is_questioned() -> None:
     obj = namespace("kube-system", "a", labels={names.CLASS_KEY: "dc-2"})
     decision = decide_namespace(tree("a=dc-1"), obj, class_exists=True)
     assert decision.outcome is Outcome.UNCHANGED
-    assert "excluded" in decision.warnings[0]
+    assert "NamespaceExcluded" in decision.warnings[0].named
 
 
 def test_a_settled_namespace_gets_no_patch() -> None:
@@ -291,6 +328,32 @@ def test_all_errors_of_a_class_come_in_one_answer() -> None:
     assert (decision.outcome, decision.code) == (Outcome.DENIED, 422)
     assert "spec.nodeSelector" in decision.finding.message
     assert "maxSkew" in decision.finding.message
+
+    assert {cause.path for cause in decision.causes} >= {
+        'spec.nodeSelector["a b"]',
+        "spec.topologySpreadConstraints[0].maxSkew",
+    }
+
+
+@pytest.mark.parametrize(
+    ("spec", "nodes", "warned"),
+    [
+        ({"nodeSelector": {"region": "north"}}, [WEST_NODE, EAST_NODE], "none of 2 nodes"),
+        ({}, [], "no nodes"),
+        ({"nodeSelector": {"region": "west"}}, [WEST_NODE, EAST_NODE], ""),
+        ({"nodeSelector": {"region": "north"}}, None, ""),
+    ],
+    ids=["none matches", "no nodes at all", "one matches", "nodes not known"],
+)
+def test_a_class_that_matches_no_node_is_accepted_with_a_warning(
+    spec: dict[str, Any], nodes: list[Node] | None, warned: str
+) -> None:
+    decision = decide_class({"spec": spec}, None, nodes=nodes)
+    assert decision.outcome is Outcome.UNCHANGED
+    told = [w.named for w in decision.warnings if w.reason is Reason.NO_MATCHING_NODES]
+    assert [warned in text for text in told] == [True] * bool(warned)
+    again = decide_class({"spec": spec}, {"spec": spec}, nodes=nodes)
+    assert again.warnings == ()
 
 
 def test_an_invalid_class_stored_before_can_still_be_labelled() -> None:

@@ -8,14 +8,20 @@ from dataclasses import replace
 from typing import Any
 
 import jsonpatch
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schedclass.domain.admission import decide_namespace
-from schedclass.domain.inheritance import NamespaceKeys, effective_class
+from schedclass.domain.admission import class_not_found
+from schedclass.domain.class_status import SchedulerSign, scheduler_missing
+from schedclass.domain.findings import Reason
+from schedclass.domain.inheritance import Effective, NamespaceKeys, effective_class
 from schedclass.domain.namespaces import Namespace, parse_namespace
+from schedclass.domain.nodes import no_matching_nodes
+from schedclass.domain.stamping import decide_namespace
+from schedclass.domain.tenants import Tenant
 from schedclass.domain.tree import NamespaceTree
-from tests.treetest import member, settle, tree
+from tests.treetest import member, namespaces, settle, tree
 
 CLASSES = st.sampled_from([None, "dc-1", "dc-2", "dc-3"])
 
@@ -186,6 +192,105 @@ def test_who_takes_an_inherited_label_off_is_told_that_it_stays_and_where_it_can
         old = member(found, name)
         without = manifest(replace(old, label=None))
         decision = decide_namespace(found, without, old=manifest(old), class_exists=True)
-        assert [text.partition(";")[0] for text in decision.warnings] == list(told)
+        assert [finding.message.partition(";")[0] for finding in decision.warnings] == list(told)
         again = decide_namespace(found, manifest(old), old=manifest(old), class_exists=True)
         assert again.warnings == ()
+
+
+def told(of: NamespaceTree, sent: Namespace, old: Namespace | None = None) -> list[str]:
+    before = None if old is None else manifest(old)
+    decision = decide_namespace(of, manifest(sent), old=before, class_exists=True)
+    return [finding.named for finding in decision.warnings]
+
+
+def with_tenant(story: str, wish: str | None) -> NamespaceTree:
+    """`tenant-root` and `tenant-a` below it, for which a Tenant speaks."""
+    found = tree(story)
+    found.tenants.put("tenant-root/a", Tenant("tenant-root", "a", wish))
+    settle(found)
+    return found
+
+
+DECIDES = "Tenant tenant-root/a decides; set spec.schedulingClass there"
+
+
+@pytest.mark.parametrize("wish", ["dc-1", None])
+def test_who_writes_past_the_tenant_is_told_where_the_class_is_decided(wish: str | None) -> None:
+    found = with_tenant("tenant-root; tenant-a", wish)
+    old = member(found, "tenant-a")
+    expected = [f'TenantDecides: class "dc-9" is ignored: {DECIDES}']
+    assert told(found, replace(old, label="dc-9"), old) == expected
+    assert told(found, replace(old, requested="dc-9"), old) == expected
+    assert told(found, replace(old, label="dc-9")) == expected, "at creation, too"
+    assert update(found, old, replace(old, label="dc-9")).label == wish
+
+
+@given(st.text(min_size=1))
+def test_whatever_wish_is_written_the_warning_still_says_who_decides(wish: str) -> None:
+    found = with_tenant("tenant-root; tenant-a", None)
+    old = member(found, "tenant-a")
+    (warning,) = told(found, replace(old, requested=wish), old)
+    assert warning.endswith(DECIDES)
+    assert len(warning.encode()) <= 256
+
+
+def test_who_takes_off_the_label_of_a_tenants_wish_is_told_so() -> None:
+    found = with_tenant("tenant-root; tenant-a", "dc-1")
+    old = member(found, "tenant-a")
+    stays = f'TenantDecides: class "dc-1" stays: {DECIDES}'
+    assert told(found, replace(old, label=None), old) == [stays]
+
+
+@given(CLASSES, CLASSES)
+def test_who_writes_what_the_tenant_says_or_nothing_new_hears_nothing(
+    wish: str | None, before: str | None
+) -> None:
+    found = with_tenant("tenant-root; tenant-a", wish)
+    settled = member(found, "tenant-a")
+    old = replace(settled, label=before)
+    if before is None or wish is not None:  # as Helm and Flux write it, again and again
+        assert told(found, replace(old, label=wish), old) == []
+    assert told(found, old, old) == []
+    assert told(found, settled) == []
+
+
+def test_below_an_ancestor_with_a_class_the_ancestor_is_named_and_not_the_tenant() -> None:
+    found = with_tenant("tenant-root=dc-1; tenant-a", None)
+    old = member(found, "tenant-a")
+    (warning,) = told(found, replace(old, label="dc-9"), old)
+    assert warning.startswith('OverrideIgnored: scheduling class "dc-9" is ignored: tenant-root')
+
+
+def test_without_a_tenant_a_label_is_the_namespaces_own_wish() -> None:
+    found = tree("tenant-root; tenant-a")
+    old = member(found, "tenant-a")
+    assert told(found, replace(old, label="dc-9"), old) == []
+
+
+@pytest.mark.parametrize(
+    "warnings",
+    [
+        told(tree("tenant-a=dc-west > b"), namespaces("tenant-a > b=dc-east")[1]),
+        told(tree(""), replace(Namespace("kube-system"), label="dc-east")),
+        told(
+            with_tenant("tenant-root; tenant-a", "dc-west"),
+            Namespace("tenant-a", label="dc-east"),
+        ),
+        told(
+            tree(""),
+            Namespace(
+                "tenant-b", inherited_from="tenant-a", inherited_class="dc-west", label="dc-west"
+            ),
+        ),
+        [class_not_found(Effective("dc-west", "tenant-a"), "tenant-a-b").named],
+        [no_matching_nodes(100).named],
+        [scheduler_missing(SchedulerSign("kube-system/cozystack-scheduler", alive=False)).named],
+    ],
+    ids=lambda warnings: warnings[0].partition(":")[0],
+)
+def test_usual_warnings_have_a_reason_and_a_length_that_terminals_show(
+    warnings: list[str],
+) -> None:
+    (warning,) = warnings
+    assert warning.partition(":")[0] in list(Reason)
+    assert len(warning) <= 120

@@ -175,6 +175,30 @@ def test_moving_under_another_living_parent_follows_it() -> None:
     assert class_of(found, "b") is None
 
 
+GONE = Owner("some-namespace", "uid-of-one-that-is-gone")
+
+
+def test_an_origin_that_is_still_above_by_name_decides_although_an_owner_is_gone() -> None:
+    found = tree("tenant-a=dc-1; tenant-a-b")
+    settle(found)
+    found.put(replace(member(found, "tenant-a-b"), owners=(GONE,)))
+    settle(found)
+    assert classes(found) == {"tenant-a": "dc-1", "tenant-a-b": "dc-1"}
+    found.put(replace(member(found, "tenant-a"), label=None))
+    assert reasons(found, "tenant-a-b") == []
+    settle(found)
+    assert classes(found) == {"tenant-a": None, "tenant-a-b": None}
+
+
+def test_below_another_than_the_origin_a_namespace_whose_owner_is_gone_keeps_its_class() -> None:
+    found = tree("a=dc-1 > tenant-b-c; tenant-b")
+    settle(found)
+    found.put(replace(member(found, "tenant-b-c"), owners=(GONE,)))
+    settle(found)
+    assert class_of(found, "tenant-b-c") == "dc-1"
+    assert reasons(found, "tenant-b-c") == [Reason.PARENT_MISSING]
+
+
 def test_a_cycle_unpins_nobody_and_its_members_agree() -> None:
     found = tree("b=dc-1 > a > c")
     settle(found)
@@ -320,6 +344,36 @@ def test_no_deletion_of_a_namespace_unpins_another(
     found.remove(gone)
     settle(found)
     assert {name for name, cls in classes(found).items() if cls is not None} == pinned - {gone}
+
+
+@given(forests(), st.data())
+def test_a_class_is_kept_only_while_its_origin_is_not_above(
+    forest: list[Namespace], data: st.DataObject
+) -> None:
+    found = tree_of(*forest)
+    settle(found)
+    for name in data.draw(st.sets(st.sampled_from([ns.name for ns in found]))):
+        found.put(replace(member(found, name), owners=(GONE,)))
+    for name in data.draw(st.sets(st.sampled_from([ns.name for ns in found]))):
+        found.put(replace(member(found, name), label=None, requested=None))
+    for ns in found:
+        above = {(ancestor.name, ancestor.uid) for ancestor in found.ancestors(ns)}
+        if effective_class(found, ns).kept:
+            assert (ns.inherited_from, ns.inherited_from_uid) not in above
+
+
+@given(forests(), st.data())
+def test_no_broken_owner_reference_unpins(forest: list[Namespace], data: st.DataObject) -> None:
+    found = tree_of(*forest)
+    settle(found)
+    before = classes(found)
+    for name in data.draw(st.sets(st.sampled_from([ns.name for ns in found]))):
+        found.put(replace(member(found, name), owners=(GONE,)))
+        settle(found)
+    after = classes(found)
+    assert {
+        name for name, cls in before.items() if cls is not None and after[name] is None
+    } == set()
 
 
 @given(forests(), st.data())

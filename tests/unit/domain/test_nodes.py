@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 
 from schedclass.domain.nodes import Node, Taint, matches_node, parse_node, why_node_not_allowed
-from schedclass.domain.schedulingclass import ClassSpec, parse_class
+from schedclass.domain.podfields import ClassSpec
+from schedclass.domain.schedulingclass import parse_class
 from tests.strategies import Json, label_maps, orderly_specs
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

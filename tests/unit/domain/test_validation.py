@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from schedclass.domain.findings import Finding, Reason, Severity
 from schedclass.domain.podfields import PREFERRED
 from schedclass.domain.schedulingclass import parse_class
-from schedclass.domain.validation import validate_spec
+from schedclass.domain.validation import decode_spec
 from tests.strategies import Json, class_specs, mutated, orderly_specs
 from tests.validation_cases import (
     ACCEPTED,
@@ -28,11 +28,11 @@ from tests.validation_cases import (
 
 
 def errors(spec: Json) -> list[Finding]:
-    return [found for found in validate_spec(spec) if found.severity is Severity.ERROR]
+    return [found for found in decode_spec(spec)[1] if found.severity is Severity.ERROR]
 
 
 def warnings(spec: Json) -> set[Reason]:
-    return {found.reason for found in validate_spec(spec) if found.severity is Severity.WARNING}
+    return {found.reason for found in decode_spec(spec)[1] if found.severity is Severity.WARNING}
 
 
 @pytest.mark.parametrize(("spec", "path"), REFUSED)
@@ -55,7 +55,7 @@ def test_all_errors_come_in_one_answer_before_the_warnings() -> None:
         "podAffinity": [],
         "topologySpreadConstraints": [{"maxSkew": "1", "whenUnsatisfiable": "Never"}, 7],
     }
-    findings = validate_spec(spec)
+    findings = decode_spec(spec)[1]
     assert [found.path for found in findings] == [
         "spec.podAffinity",
         f"{SPREAD_0}.maxSkew",
@@ -69,7 +69,7 @@ def test_all_errors_come_in_one_answer_before_the_warnings() -> None:
 
 
 def test_a_misspelt_field_is_pointed_to_the_right_one() -> None:
-    (warning,) = validate_spec({"nodeselector": {"zone": "a"}})
+    (warning,) = decode_spec({"nodeselector": {"zone": "a"}})[1]
     assert warning.reason is Reason.UNSUPPORTED_FIELD
     assert "did you mean nodeSelector?" in warning.message
 
@@ -172,7 +172,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("spec", HOSTILE)
 def test_hostile_input_gives_short_printable_sentences(spec: Json) -> None:
-    findings = validate_spec(spec)
+    findings = decode_spec(spec)[1]
     assert findings
     for found in findings:
         assert str(found).isprintable()
@@ -190,7 +190,7 @@ def test_any_value_gets_a_verdict_and_a_class(raw: Json) -> None:
 def test_a_class_has_a_spec_exactly_when_it_has_no_errors(raw: Json) -> None:
     cls = parse_class({"metadata": {"name": "c"}, "spec": raw})
     assert (cls.spec is None) is bool(cls.errors)
-    assert cls.findings == validate_spec(raw)
+    assert cls.findings == decode_spec(raw)[1]
 
 
 @given(mutated(orderly_specs()))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from schedclass.kube.reflector import Delays, Reflector, Timings
+from schedclass.kube.reflector import Reflector, Timings
 from schedclass.kube.store import Store
 from tests.stubapi import (
     Stream,
@@ -24,9 +24,7 @@ from tests.stubapi import (
 )
 
 PATH = "/api/v1/namespaces"
-QUICK = Timings(
-    resync=1000, watch_read=5, page=5, first_delay=0.005, longest_delay=0.02, healthy=0.5
-)
+QUICK = Timings(watch_read=5, page=5, first_delay=0.005, longest_delay=0.02, healthy=0.5)
 EXPIRED = status_object(410, "Expired", "too old resource version")
 
 
@@ -42,11 +40,18 @@ async def stub() -> AsyncIterator[StubApi]:
 
 @asynccontextmanager
 async def reflecting(
-    stub: StubApi, timings: Timings = QUICK, *, ordered: bool = True, **options: Any
+    stub: StubApi,
+    timings: Timings = QUICK,
+    *,
+    ordered: bool = True,
+    resync_seconds: float = 1000,
+    **options: Any,
 ) -> AsyncIterator[Reflector[dict[str, str]]]:
     async with stub_client(stub) as client:
         store = Store(labels, ordered=ordered)
-        reflector = Reflector(client, PATH, store, timings=timings, **options)
+        reflector = Reflector(
+            client, PATH, store, resync_seconds=resync_seconds, timings=timings, **options
+        )
         task = asyncio.create_task(reflector.run())
         try:
             yield reflector
@@ -68,7 +73,7 @@ async def test_a_list_is_followed_by_a_watch_from_its_version(stub: StubApi) -> 
         watch.send("DELETED", obj("b", 10))
         await eventually(lambda: set(store) == {"a", "c"})
         assert store.get("a") == {"k": "v"}
-        assert (reflector.lists, reflector.watches, reflector.errors) == (1, 1, 0)
+        assert (reflector.lists, reflector.errors) == (1, 0)
     (opened,) = stub.received("WATCH", PATH)
     assert opened.query["resourceVersion"] == "7"
     assert opened.query["labelSelector"] == "x=y"
@@ -123,7 +128,7 @@ async def test_an_expired_version_in_the_stream_brings_what_was_deleted_in_the_g
     async with reflecting(stub) as reflector:
         await stub.wait_for(lambda: len(stub.received("WATCH", PATH)) == 2)
         assert set(reflector.store) == {"a"}
-        assert reflector.swept == 1
+        assert reflector.store.swept == 1
     assert [one.query["resourceVersion"] for one in stub.received("WATCH", PATH)] == ["7", "50"]
 
 
@@ -234,7 +239,7 @@ async def test_a_resync_sweeps_what_the_watch_missed(stub: StubApi) -> None:
         page([obj("a", 3), obj("late", 31)], "40"),
     )
     stub.script("WATCH", PATH, watch)
-    async with reflecting(stub, Timings(resync=0.01, first_delay=0.005)) as reflector:
+    async with reflecting(stub, Timings(first_delay=0.005), resync_seconds=0.01) as reflector:
         store = reflector.store
         await stub.wait_for(lambda: len(stub.received("GET", PATH)) == 2)
         watch.send("ADDED", obj("late", 31))
@@ -242,14 +247,14 @@ async def test_a_resync_sweeps_what_the_watch_missed(stub: StubApi) -> None:
         gate.set()
         await eventually(lambda: "b" not in store)
         assert "late" in store
-        assert reflector.swept == 1
+        assert reflector.store.swept == 1
     assert len(stub.received("WATCH", PATH)) == 1
 
 
 async def test_a_resync_that_goes_back_in_history_restarts_the_watch(stub: StubApi) -> None:
     stub.script("GET", PATH, page([obj("a", 900)], "1000"), page([obj("b", 5)], "6"))
     stub.script("WATCH", PATH, Stream())
-    async with reflecting(stub, Timings(resync=0.02, first_delay=0.005)) as reflector:
+    async with reflecting(stub, Timings(first_delay=0.005), resync_seconds=0.02) as reflector:
         await stub.wait_for(lambda: len(stub.received("WATCH", PATH)) == 2)
         assert set(reflector.store) == {"b"}
     assert stub.received("WATCH", PATH)[1].query["resourceVersion"] == "6"
@@ -273,7 +278,8 @@ async def test_what_cannot_be_listed_is_unknown_and_not_absent(stub: StubApi, an
     now = 0.0
     async with stub_client(stub) as client:
         store = Store(labels, clock=lambda: now)
-        task = asyncio.create_task(Reflector(client, PATH, store, timings=timings).run())
+        reflector = Reflector(client, PATH, store, resync_seconds=600, timings=timings)
+        task = asyncio.create_task(reflector.run())
         await gone.opened.wait()
         gone.send("ERROR", EXPIRED)
         await stub.wait_for(lambda: len(stub.received("GET", PATH)) >= 4)
@@ -289,6 +295,8 @@ async def test_a_crd_that_comes_later_is_picked_up(stub: StubApi) -> None:
     stub.script("GET", PATH, text_answer("404 page not found", 404), page([obj("a", 3)], "7"))
     stub.script("WATCH", PATH, Stream())
     async with reflecting(stub) as reflector:
+        await reflector.wait_attempted()
+        assert not reflector.store.synced
         await reflector.store.wait_synced()
         assert set(reflector.store) == {"a"}
 
@@ -309,12 +317,3 @@ async def test_without_a_watch_only_lists_are_made(stub: StubApi) -> None:
         await eventually(lambda: set(reflector.store) == {"b"})
         await eventually(lambda: reflector.lists >= 3)
     assert not stub.received("WATCH", PATH)
-
-
-def test_pauses_double_up_to_the_longest_and_start_over() -> None:
-    delays = Delays(1, 5)
-    pauses = [delays.next() for _ in range(5)]
-    for pause, expected in zip(pauses, [1, 2, 4, 5, 5], strict=True):
-        assert 0.8 * expected <= pause <= 1.2 * expected
-    delays.reset()
-    assert delays.next() <= 1.2

@@ -10,7 +10,7 @@ from schedclass.domain.compliance import COUNTED_KINDS, ViolationKind
 from schedclass.domain.compliance_index import PodCounts
 from schedclass.observability.definitions import Role
 from schedclass.observability.metrics import Metrics
-from schedclass.scheduler.binding import Outcome as BindOutcome
+from schedclass.scheduler.bindapi import BindOutcome
 from schedclass.scheduler.hints import HintResult
 
 
@@ -19,6 +19,9 @@ class Cache:
     synced: bool = False
     last_activity: float | None = None
     size: int = 0
+    rejected: int = 0
+    swept: int = 0
+    listener_errors: int = 0
 
     def __len__(self) -> int:
         return self.size
@@ -109,7 +112,13 @@ def test_index_is_read_at_each_scrape() -> None:
     metrics.follow_index("namespaces", cache, monotonic=lambda: 100.0, wall=lambda: 5000.0)
     assert value(metrics, "index_synced", resource="namespaces") == 0
     assert math.isnan(value(metrics, "last_sync_timestamp_seconds", resource="namespaces"))
+    faults = {"rejected": 1, "missed": 2, "unfollowed": 3}
+    for fault in faults:
+        assert value(metrics, "index_faults_total", resource="namespaces", fault=fault) == 0
     cache.synced, cache.last_activity, cache.size = True, 90.0, 7
+    cache.rejected, cache.swept, cache.listener_errors = faults.values()
+    for fault, count in faults.items():
+        assert value(metrics, "index_faults_total", resource="namespaces", fault=fault) == count
     assert value(metrics, "index_synced", resource="namespaces") == 1
     assert value(metrics, "index_objects", resource="namespaces") == 7
     assert value(metrics, "last_sync_timestamp_seconds", resource="namespaces") == 4990

@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator, Mapping
 import aiohttp
 import pytest
 
+from schedclass.kube.store import Store
 from schedclass.observability.metrics import Metrics
-from schedclass.observability.probes import Check, ProbeServer, recent, synced, unless
+from schedclass.observability.probes import Check, ProbeServer, caches, recent, unless
 
 
 @contextlib.asynccontextmanager
@@ -29,23 +30,24 @@ async def test_ready_when_every_check_passes() -> None:
 
 
 async def test_unready_names_each_check_that_fails_in_a_line() -> None:
-    state = {"synced": False}
+    namespaces = Store(dict)
     checks: dict[str, Check] = {
-        "synced": synced("namespaces", lambda: state["synced"]),
+        **caches({"namespaces": namespaces}, seconds=90),
         "certificate": lambda: "there is none yet",
     }
     async with probing(checks) as session:
         status, text = await get(session, "/readyz")
         assert status == 503
         assert text.splitlines() == [
-            "[-] synced: the first complete list of namespaces is not there yet",
+            "[-] namespaces-synced: the first complete list of namespaces is not there yet",
+            "[-] namespaces-recent: nothing was heard of namespaces yet",
             "[-] certificate: there is none yet",
             "not ready",
         ]
-        state["synced"] = True
+        namespaces.replace_all([], "1")
         status, text = await get(session, "/readyz")
         assert status == 503
-        assert text.splitlines()[0] == "[+] synced"
+        assert text.splitlines()[:2] == ["[+] namespaces-synced", "[+] namespaces-recent"]
 
 
 async def test_alive_although_unready() -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from schedclass.scheduler.binding import CONFIRM_SECONDS, Binder, BindResult, Outcome
+from schedclass.scheduler.bindapi import BindOutcome, BindResult
+from schedclass.scheduler.binding import CONFIRM_SECONDS, Binder
 from schedclass.scheduler.inflight import InFlight
 from schedclass.scheduler.protocol import BindRequest
 from tests.stubapi import (
@@ -89,7 +90,7 @@ def apart() -> World:
 
 async def test_a_pod_is_bound_with_its_uid_as_a_precondition() -> None:
     async with bench(apart()) as b:
-        assert await b.bind("one", "n1") == BindResult(Outcome.BOUND)
+        assert await b.bind("one", "n1") == BindResult(BindOutcome.BOUND)
         (sent,) = b.api.received("POST", binding_path("one"))
         assert sent.body["metadata"]["uid"] == "uid-one"
         assert sent.body["target"] == {"apiVersion": "v1", "kind": "Node", "name": "n1"}
@@ -105,11 +106,11 @@ async def test_of_two_that_exclude_each_other_the_second_is_refused_before_the_f
         first = asyncio.create_task(b.bind("one", "n1"))
         await b.api.wait_for(lambda: b.posted("one") == 1)
         second = await b.bind("two", "n1")
-        assert second.outcome is Outcome.CONFLICT
+        assert second.outcome is BindOutcome.CONFLICT
         assert "anti-affinity" in second.error
         assert b.posted("two") == 0
         go.set()
-        assert (await first).outcome is Outcome.BOUND
+        assert (await first).outcome is BindOutcome.BOUND
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 409, 422, 429])
@@ -117,9 +118,9 @@ async def test_a_refusal_frees_the_place(status: int) -> None:
     async with bench(apart()) as b:
         b.answers("one", failure(status, "Whatever", "no"))
         b.found("one", json_answer(raw_pod("one", version=2)))
-        assert (await b.bind("one", "n1")).outcome is Outcome.REFUSED
+        assert (await b.bind("one", "n1")).outcome is BindOutcome.REFUSED
         assert b.world.state.cluster.assumed == {}
-        assert (await b.bind("two", "n1")).outcome is Outcome.BOUND
+        assert (await b.bind("two", "n1")).outcome is BindOutcome.BOUND
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 422, 429])
@@ -128,7 +129,7 @@ async def test_what_a_refusal_cannot_have_done_is_not_looked_for(status: int) ->
     async with bench(apart()) as b:
         b.answers("one", failure(status, "Whatever", "no"))
         b.found("one", failure(500, "InternalError", "overloaded"))
-        assert (await b.bind("one", "n1")).outcome is Outcome.REFUSED
+        assert (await b.bind("one", "n1")).outcome is BindOutcome.REFUSED
         assert [request.method for request in b.api.requests] == ["POST"]
         assert b.world.state.cluster.assumed == {}
 
@@ -138,7 +139,7 @@ async def test_an_answer_that_hides_a_success_is_seen_through(status: int) -> No
     async with bench(apart()) as b:
         b.answers("one", failure(status, "Whatever", "no"))
         b.found("one", json_answer(raw_pod("one", "n1", version=2)))
-        assert (await b.bind("one", "n1")).outcome is Outcome.BOUND
+        assert (await b.bind("one", "n1")).outcome is BindOutcome.BOUND
         assert b.world.allowed("two") == ["n2"]
 
 
@@ -146,7 +147,7 @@ async def test_a_pod_bound_elsewhere_counts_there() -> None:
     async with bench(apart()) as b:
         b.answers("one", failure(409, "Conflict", "already assigned"))
         b.found("one", json_answer(raw_pod("one", "n2", version=2)))
-        assert (await b.bind("one", "n1")).outcome is Outcome.REFUSED
+        assert (await b.bind("one", "n1")).outcome is BindOutcome.REFUSED
         assert b.world.allowed("two") == ["n1"]
 
 
@@ -154,7 +155,7 @@ async def test_a_pod_that_is_gone_frees_the_place() -> None:
     async with bench(apart()) as b:
         b.answers("one", failure(500, "InternalError", "no"))
         b.found("one", failure(404, "NotFound", "gone", name="one"))
-        assert (await b.bind("one", "n1")).outcome is Outcome.REFUSED
+        assert (await b.bind("one", "n1")).outcome is BindOutcome.REFUSED
         assert b.world.state.cluster.assumed == {}
 
 
@@ -163,14 +164,30 @@ async def test_while_the_end_of_a_binding_is_not_known_the_place_stays_taken() -
         never = asyncio.Event()
         b.answers("one", after(never, json_answer(OK)), json_answer(OK))
         b.found("one", json_answer(raw_pod("one", version=2)))
-        assert (await b.bind("one", "n1")).outcome is Outcome.UNKNOWN
+        assert (await b.bind("one", "n1")).outcome is BindOutcome.UNKNOWN
         assert b.binder.doubtful_node("uid-one") == "n1"
         assert b.world.allowed("two") == ["n2"]
         # Anywhere else it could end up on two nodes' accounts.
-        assert (await b.bind("one", "n2")).outcome is Outcome.UNKNOWN
-        assert (await b.bind("one", "n1")).outcome is Outcome.BOUND
-        assert b.binder.doubtful_node("uid-one") is None
+        assert (await b.bind("one", "n2")).outcome is BindOutcome.UNKNOWN
+        assert (await b.bind("one", "n1")).outcome is BindOutcome.BOUND
+        assert b.world.allowed("two") == ["n2"]
         never.set()
+
+
+async def test_a_pod_is_bound_once_at_a_time_and_nowhere_else_until_the_watch_shows_it() -> None:
+    async with bench(apart()) as b:
+        go = asyncio.Event()
+        b.answers("one", after(go, json_answer(OK)))
+        first = asyncio.create_task(b.bind("one", "n1"))
+        await b.api.wait_for(lambda: b.posted("one") == 1)
+        for node in ("n1", "n2"):
+            assert (await b.bind("one", node)).outcome is BindOutcome.UNKNOWN
+        assert (await b.bind("two", "n1")).outcome is BindOutcome.CONFLICT
+        go.set()
+        assert (await first).outcome is BindOutcome.BOUND
+        assert (await b.bind("one", "n2")).outcome is BindOutcome.UNKNOWN
+        assert b.posted("one") == 1
+        assert b.world.allowed("two") == ["n2"]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +207,7 @@ async def test_a_doubt_ends_by_a_look_once_nothing_can_come_of_it_any_more(
     async with bench(apart(), doubt_seconds=0.05) as b:
         b.answers("one", failure(500, "InternalError", "no"))
         b.found("one", failure(500, "InternalError", "no"), found)
-        assert (await b.bind("one", "n1")).outcome is Outcome.UNKNOWN
+        assert (await b.bind("one", "n1")).outcome is BindOutcome.UNKNOWN
         assert b.world.allowed("two") == ["n2"]
         await eventually(lambda: b.binder.doubtful_node("uid-one") is None)
         assert b.world.allowed("two") == left_to_two
@@ -211,14 +228,14 @@ async def test_a_doubtful_binding_that_is_sent_again_is_not_taken_back_meanwhile
         go = asyncio.Event()
         b.answers("one", *[failure(500, "InternalError", "no")] * 2, after(go, json_answer(OK)))
         b.found("one", json_answer(raw_pod("one", version=2)))
-        assert (await b.bind("one", "n1")).outcome is Outcome.UNKNOWN
+        assert (await b.bind("one", "n1")).outcome is BindOutcome.UNKNOWN
         await asyncio.sleep(0.15)
         again = asyncio.create_task(b.bind("one", "n1"))
         await asyncio.sleep(0.1)
         assert b.world.allowed("two") == ["n2"]
         go.set()
-        assert (await again).outcome is Outcome.BOUND
-        assert b.binder.doubtful_node("uid-one") is None
+        assert (await again).outcome is BindOutcome.BOUND
+        assert b.world.allowed("two") == ["n2"]
 
 
 async def test_the_watch_ends_a_doubt() -> None:
@@ -245,7 +262,7 @@ async def test_a_bound_pod_that_the_watch_never_shows_is_looked_for(
 ) -> None:
     async with bench(apart(), doubt_seconds=0.02) as b, asyncio.TaskGroup() as group:
         b.found("one", failure(500, "InternalError", "no"), found)
-        assert (await b.bind("one", "n1")).outcome is Outcome.BOUND
+        assert (await b.bind("one", "n1")).outcome is BindOutcome.BOUND
         looking = group.create_task(b.binder.look_for_unseen())
         await b.api.wait_for(lambda: len(b.api.received("GET", pod_path("one"))) >= 2)
         await eventually(lambda: b.world.allowed("two") == left_to_two)
@@ -255,15 +272,15 @@ async def test_a_bound_pod_that_the_watch_never_shows_is_looked_for(
 async def test_a_pod_replaced_under_its_name_is_not_bound() -> None:
     async with bench(apart()) as b:
         b.found("four", json_answer(raw_pod("five", version=2)))
-        assert (await b.bind("four", "n1")).outcome is Outcome.REFUSED
+        assert (await b.bind("four", "n1")).outcome is BindOutcome.REFUSED
         assert b.posted("four") == 0
 
 
 async def test_a_pod_that_is_bound_already_is_not_bound_again() -> None:
     async with bench(apart()) as b:
         b.world.watch(raw_pod("one", "n1", version=2))
-        assert (await b.bind("one", "n1")).outcome is Outcome.BOUND
-        assert (await b.bind("one", "n2")).outcome is Outcome.REFUSED
+        assert (await b.bind("one", "n1")).outcome is BindOutcome.BOUND
+        assert (await b.bind("one", "n2")).outcome is BindOutcome.REFUSED
         assert b.posted("one") == 0
 
 
@@ -280,8 +297,8 @@ async def test_a_binding_that_rests_on_another_waits_until_that_is_confirmed() -
         await asyncio.sleep(0.05)
         assert b.posted("two") == 0
         go.set()
-        assert (await first).outcome is Outcome.BOUND
-        assert (await second).outcome is Outcome.BOUND
+        assert (await first).outcome is BindOutcome.BOUND
+        assert (await second).outcome is BindOutcome.BOUND
 
 
 async def test_and_is_refused_if_that_fails() -> None:
@@ -296,8 +313,8 @@ async def test_and_is_refused_if_that_fails() -> None:
         second = asyncio.create_task(b.bind("two", "n1"))
         await asyncio.sleep(0)
         go.set()
-        assert (await first).outcome is Outcome.REFUSED
-        assert (await second).outcome is Outcome.CONFLICT
+        assert (await first).outcome is BindOutcome.REFUSED
+        assert (await second).outcome is BindOutcome.CONFLICT
         assert b.posted("two") == 0
 
 
@@ -311,8 +328,8 @@ async def test_pods_that_come_in_another_order_wait_for_one_another() -> None:
         late = asyncio.create_task(b.bind("two", "n1"))
         await asyncio.sleep(0)
         assert await b.in_flight.wait_for(lambda _: True, seconds=0.01) == 3
-        assert (await b.bind("one", "n2")).outcome is Outcome.BOUND
-        assert (await late).outcome is Outcome.BOUND
+        assert (await b.bind("one", "n2")).outcome is BindOutcome.BOUND
+        assert (await late).outcome is BindOutcome.BOUND
 
 
 async def test_pods_that_nobody_is_to_make_room_for_are_refused_at_once() -> None:
@@ -324,7 +341,7 @@ async def test_pods_that_nobody_is_to_make_room_for_are_refused_at_once() -> Non
         tasks = [asyncio.create_task(b.bind(name, "n1")) for name in ("one", "two", "three")]
         async with asyncio.timeout(CONFIRM_SECONDS / 2):
             results = await asyncio.gather(*tasks)
-        assert {result.outcome for result in results} == {Outcome.CONFLICT}
+        assert {result.outcome for result in results} == {BindOutcome.CONFLICT}
         assert all("topology spread" in result.error for result in results)
 
 
@@ -338,9 +355,9 @@ async def test_a_follower_waits_for_its_leader_to_be_confirmed() -> None:
         second = asyncio.create_task(b.bind("two", "n2"))
         await asyncio.sleep(0)
         go.set()
-        assert (await first).outcome is Outcome.REFUSED
+        assert (await first).outcome is BindOutcome.REFUSED
         # It may go there as the first of its kind, too.
-        assert (await second).outcome is Outcome.BOUND
+        assert (await second).outcome is BindOutcome.BOUND
 
 
 async def test_nothing_is_bound_before_all_is_known() -> None:
@@ -348,7 +365,7 @@ async def test_nothing_is_bound_before_all_is_known() -> None:
     async with bench(world) as b:
         world.state.pods.synced = False
         result = await b.bind("one", "n1")
-        assert (result.outcome, b.posted("one")) == (Outcome.REFUSED, 0)
+        assert (result.outcome, b.posted("one")) == (BindOutcome.REFUSED, 0)
         assert "pods" in result.error
 
 
@@ -366,9 +383,9 @@ async def test_at_stop_what_waits_is_refused_and_what_is_sent_is_answered_as_it_
         b.binder.stop()
         late = await b.bind("three", "n2")
         for refused in (await waiting, late):
-            assert refused == BindResult(Outcome.REFUSED, "the extender is being stopped")
+            assert refused == BindResult(BindOutcome.REFUSED, "the extender is being stopped")
         go.set()
-        assert (await sent).outcome is Outcome.BOUND
+        assert (await sent).outcome is BindOutcome.BOUND
         assert (b.posted("two"), b.posted("three")) == (0, 0)
 
 
@@ -382,7 +399,7 @@ async def test_at_stop_who_waits_for_another_to_come_is_refused() -> None:
         await asyncio.sleep(0)
         b.binder.stop()
         async with asyncio.timeout(0.1):
-            assert (await waiting).outcome is Outcome.REFUSED
+            assert (await waiting).outcome is BindOutcome.REFUSED
         assert b.posted("two") == 0
 
 
@@ -395,5 +412,5 @@ async def test_after_stop_a_failed_binding_is_looked_at_and_not_sent_again() -> 
         await b.api.wait_for(lambda: b.posted("one") == 1)
         b.binder.stop()
         go.set()
-        assert (await sent).outcome is Outcome.UNKNOWN
+        assert (await sent).outcome is BindOutcome.UNKNOWN
         assert b.posted("one") == 1

@@ -110,6 +110,17 @@ async def test_it_may_go_by_names() -> None:
         assert linstor.sent[0]["NodeNames"] == ["n1", "n2"]
 
 
+async def test_those_that_hang_have_one_limit_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a few of them would hold kube-scheduler up until it gives up."""
+    monkeypatch.setattr(module, "TOGETHER_SECONDS", 0.2)
+    async with chained(ignorable=True, httpTimeout="8s") as (asked, linstor):
+        linstor.hang = True
+        async with asyncio.timeout(6):
+            assert (await asked.filter(raw_pod("one"), "n1", "n2"))["NodeNames"] == ["n1", "n2"]
+            await asked.scores(raw_pod("one"), "n1", "n2")
+        assert len(linstor.sent) == 2
+
+
 async def test_its_scores_are_added_with_its_weight() -> None:
     async with chained() as (asked, _):
         assert await asked.scores(raw_pod("one"), "n1", "n2") == {"n1": 15, "n2": 0}

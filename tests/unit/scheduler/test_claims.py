@@ -1,5 +1,6 @@
 """Places that another extender promised are found on the claims, when they matter."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -8,19 +9,29 @@ import pytest
 
 from schedclass.domain import names
 from schedclass.kube.errors import ApiError
-from schedclass.scheduler.claims import ClaimedPlaces
+from schedclass.scheduler import claims as claims_module
+from schedclass.scheduler.claims import ATTEMPT_SECONDS, MAX_CLAIMS, ClaimedPlaces
 from schedclass.scheduler.judge import Judge
-from tests.stubapi import Json, StubApi, eventually, failure, json_answer, stub_api, stub_client
+from tests.stubapi import (
+    Json,
+    StubApi,
+    after,
+    eventually,
+    failure,
+    json_answer,
+    stub_api,
+    stub_client,
+)
 from tests.unit.scheduler.world import APART, World, raw_node, raw_pod
 
 NODES = [raw_node("n1"), raw_node("n2")]
 
 
-def pod(name: str, *volumes: Json, version: int = 1, tried: bool = False) -> Json:
+def pod(name: str, *volumes: Json, version: int = 1, refused: str = "") -> Json:
     raw = raw_pod(name, version=version)
     raw["spec"] = {"schedulerName": names.SCHEDULER_NAME, "volumes": list(volumes)}
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    raw["status"] = {"conditions": [condition] if tried else []}
+    raw["status"] = {"conditions": [{**condition, "message": refused}] if refused else []}
     return raw
 
 
@@ -48,8 +59,11 @@ class Scene:
     def __init__(self, api: StubApi, client: Any, **spec: Any) -> None:
         self.api = api
         self.active = True
+        self.now = 0.0
         self.world = World(*NODES, **spec)
-        self.places = ClaimedPlaces(client, self.world.state, active=lambda: self.active)
+        self.places = ClaimedPlaces(
+            client, self.world.state, active=lambda: self.active, clock=lambda: self.now
+        )
         self._judge = Judge(self.world.state, self.world.decisions)
 
     async def filter(self, name: str) -> list[str]:
@@ -77,7 +91,7 @@ async def test_a_pod_whose_volume_is_being_made_keeps_others_out_of_its_domain()
         assert await s.filter("second") == ["n2"]
         assert await s.filter("second") == ["n2"]
         assert s.asked == 1
-        s.world.watch(pod("first", claim("data"), version=2, tried=True))
+        s.world.watch(pod("first", claim("data"), version=2, refused="no room"))
         assert await s.filter("second") == ["n1", "n2"]
 
 
@@ -117,7 +131,6 @@ async def test_nobody_is_asked_about_pods_that_do_not_matter_or_that_were_tried_
         s.world.watch(pod("mine", claim("data")), "ADDED")
         assert await s.filter("mine") == ["n1", "n2"]
         s.world.watch(pod("second"), "ADDED")
-        s.world.watch(pod("refused", claim("other"), tried=True), "ADDED")
         assert await s.filter("second") == ["n1", "n2"]
         assert s.asked == 0
     async with scene(nodeSelector={}) as s:
@@ -135,6 +148,63 @@ async def test_after_a_time_in_which_another_scheduled_all_is_open_again() -> No
         assert await s.filter("second") == ["n1", "n2"]
         s.active = False
         assert await s.filter("second") == ["n1"]
+
+
+async def test_a_pod_that_was_refused_once_may_be_on_its_way_all_the_same() -> None:
+    """What it was refused for is of an earlier attempt until kube-scheduler says something else."""
+    async with scene() as s:
+        s.api.script("GET", claim_path("data"), sent_to("n1"))
+        s.world.watch(pod("first", claim("data"), refused="no room"), "ADDED")
+        s.world.watch(pod("second"), "ADDED")
+        assert await s.filter("second") == ["n2"]
+        s.world.watch(pod("first", claim("data"), refused="no volume", version=2))
+        assert await s.filter("second") == ["n1", "n2"]
+        s.active = False
+        assert await s.filter("second") == ["n2"]
+        assert s.asked == 2
+
+
+async def test_an_attempt_of_which_nothing_is_heard_ends_at_last() -> None:
+    """A claim goes on to name the node of an attempt that failed, for ever."""
+    async with scene() as s:
+        s.api.script("GET", claim_path("data"), sent_to("n1"))
+        s.world.watch(pod("first", claim("data"), refused="no room"), "ADDED")
+        s.world.watch(pod("second"), "ADDED")
+        assert await s.filter("second") == ["n2"]
+        for now, left in ((ATTEMPT_SECONDS - 1, ["n2"]), (ATTEMPT_SECONDS + 1, ["n1", "n2"])):
+            s.now = now
+            s.active = False
+            s.world.state.promises.withdraw("uid-first")
+            assert await s.filter("second") == left
+
+
+async def test_only_so_many_claims_of_one_pod_are_read() -> None:
+    async with scene() as s:
+        for number in range(MAX_CLAIMS + 5):
+            s.api.script("GET", claim_path(f"data-{number}"), sent_to(None))
+        claims = [claim(f"data-{number}") for number in range(MAX_CLAIMS + 5)]
+        s.world.watch(pod("first", *claims), "ADDED")
+        s.world.watch(pod("second"), "ADDED")
+        assert await s.filter("second") == ["n1", "n2"]
+        assert s.asked == MAX_CLAIMS
+
+
+async def test_what_was_read_before_the_time_was_up_need_not_be_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(claims_module, "SETTLE_SECONDS", 0.1)
+    async with scene() as s:
+        go = asyncio.Event()
+        s.api.script("GET", claim_path("quick"), sent_to("n1"))
+        s.api.script("GET", claim_path("slow"), after(go, sent_to(None)))
+        s.world.watch(pod("first", claim("quick")), "ADDED")
+        s.world.watch(pod("other", claim("slow")), "ADDED")
+        s.world.watch(pod("second"), "ADDED")
+        with pytest.raises(TimeoutError):
+            await s.filter("second")
+        go.set()
+        assert await s.filter("second") == ["n2"]
+        assert len(s.api.received("GET", claim_path("quick"))) == 1
 
 
 async def test_a_promise_that_has_grown_old_is_looked_up() -> None:
@@ -170,7 +240,7 @@ async def test_a_pod_on_its_way_out_keeps_nobody_out() -> None:
     """The API server binds no pod that is being deleted, however long finalizers keep it."""
     async with scene() as s:
         s.api.script("GET", claim_path("data"), sent_to("n1"))
-        s.world.watch(pod("first", claim("data"), claim("more")), "ADDED")
+        s.world.watch(pod("first", claim("data")), "ADDED")
         s.world.watch(pod("second"), "ADDED")
         assert await s.filter("second") == ["n2"]
         leaving = pod("first", claim("data"), version=2)

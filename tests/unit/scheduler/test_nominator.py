@@ -369,7 +369,7 @@ async def test_of_a_pod_that_is_gone_no_preemption_is_remembered(when: str) -> N
             s.world.watch(hinted(one, "n1", 3), "DELETED")
         assert await asked.preempt(one, n1=["uid-low"]) == ["n1"]
         if when == "after":
-            assert s.hints._preempting == {"uid-one"}
+            assert s.world.state.preempting == {"uid-one"}
             s.world.watch(hinted(one, "n1", 3), "DELETED")
         elif when == "namesake":
             again = waiting("one", 3)
@@ -377,7 +377,7 @@ async def test_of_a_pod_that_is_gone_no_preemption_is_remembered(when: str) -> N
             s.world.watch(again)
         elif when == "bound":
             s.world.watch(raw_pod("one", "n1", version=3))
-        assert s.hints._preempting == set()
+        assert s.world.state.preempting == set()
         assert not s.hints.given
 
 
@@ -388,6 +388,20 @@ async def test_a_hint_shuts_no_node_for_others_but_a_promise_does() -> None:
         assert judge.filter(s.world.pod("two"), ["n1", "n2"]) == ["n1", "n2"]
         s.world.watch(hinted(waiting("one"), "n1", 4, by=THEIRS))
         assert judge.filter(s.world.pod("two"), ["n1", "n2"]) == ["n2"]
+
+
+async def test_a_hint_becomes_a_promise_where_a_preemption_names_the_same_node() -> None:
+    """kube-scheduler writes nothing then, as the node is there already."""
+    async with scene(**APART) as s:
+        judge = Judge(s.world.state, s.world.decisions)
+        s.create(hinted(waiting("one", priority=10), "n1", 3), waiting("two"))
+        s.world.watch(raw_pod("low", "n1", version=3))
+        assert judge.filter(s.world.pod("two"), ["n2"]) == ["n2"]
+        s.hints.preempts(s.world.pod("one"))
+        s.world.watch(raw_pod("low", "n1", version=3), "DELETED")
+        assert judge.filter(s.world.pod("two"), ["n1", "n2"]) == ["n2"]
+        s.world.watch(waiting("one", 4, priority=10))
+        assert judge.filter(s.world.pod("two"), ["n1", "n2"]) == ["n1", "n2"]
 
 
 async def test_while_hints_cannot_be_written_there_is_a_pause() -> None:

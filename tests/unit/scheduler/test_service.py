@@ -1,7 +1,7 @@
 """The verbs on a state that is known: what is answered, and what is remembered."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
@@ -48,13 +48,14 @@ class Asked:
         self.refused = RefusedPods(
             version=lambda: world.state.version,
             passing=lambda pod, names: bool(judge.filter(pod, names)),
-            class_of=world.state.class_key,
+            class_of=world.state.cluster.class_key,
         )
         nobody: Any = None
         binder = Binder(nobody, world.state, world.decisions, self.in_flight)
         self.extender = Extender(
             world.state,
             world.decisions,
+            judge,
             self.in_flight,
             self.refused,
             binder,
@@ -132,6 +133,54 @@ async def test_a_pod_without_a_class_passes_wherever_no_class_of_others_is_again
     running["metadata"]["annotations"] = {"scheduler.cozystack.io/scheduling-class": "dc"}
     world.watch(running)
     assert (await asked.filter(raw_pod("one"), "n1", "n2"))["NodeNames"] == ["n2"]
+
+
+async def test_of_a_namespace_that_goes_no_pod_is_tried_and_none_is_evicted_for_it() -> None:
+    """The API server binds nothing there, and its pods would be tried as often as others go."""
+    world = World(*NODES, nodeSelector={ZONE: "a"})
+    asked = Asked(world)
+    assert (await asked.filter(raw_pod("one"), "n1", "n2"))["NodeNames"] == ["n1"]
+    leaving = raw_namespace(version=2)
+    leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    world.state.known.namespaces.apply("MODIFIED", leaving)
+    answer = await asked.filter(raw_pod("one"), "n1", "n2")
+    assert not answer["NodeNames"]
+    assert set(answer["FailedAndUnresolvableNodes"]) == {"n1", "n2"}
+    assert "is being deleted" in answer["FailedAndUnresolvableNodes"]["n1"]
+    assert answer["FailedNodes"] == {}
+    assert len(asked.refused) == 0
+
+
+async def test_a_refusal_of_the_node_of_an_earlier_binding_is_no_last_word() -> None:
+    world = World(*NODES, nodeSelector={ZONE: "a"})
+    world.watch(raw_pod("one"))
+    asked = Asked(world)
+    world.state.cluster.assume(world.pod("one"), "n1")
+    world.state.known.classes.apply("MODIFIED", raw_class(2, nodeSelector={ZONE: "b"}))
+    answer = await asked.filter(raw_pod("one"), "n1", "n2")
+    assert "an earlier binding to n1" in answer["Error"]
+    world.state.cluster.forget("uid-one")
+    assert (await asked.filter(raw_pod("one"), "n1", "n2"))["NodeNames"] == ["n2"]
+
+
+async def test_what_changes_while_others_are_asked_is_not_lost() -> None:
+    world = World(*NODES, nodeSelector={ZONE: "a"})
+
+    class Slow(ChainedExtenders):
+        def __bool__(self) -> bool:
+            return True
+
+        async def filter(
+            self, pod: Mapping[str, Any], names: list[str]
+        ) -> tuple[list[str], dict[str, str]]:
+            assert names == ["n1"]
+            world.state.known.classes.apply("MODIFIED", raw_class(2, nodeSelector={ZONE: "b"}))
+            return [], {"n1": "no disk"}
+
+    asked = Asked(world, Slow((), lambda _: None))
+    answer = await asked.filter(raw_pod("one"), "n1", "n2")
+    assert "became open" in answer["Error"]
+    assert len(asked.refused) == 0
 
 
 async def test_before_all_is_known_the_pod_is_to_be_tried_again() -> None:

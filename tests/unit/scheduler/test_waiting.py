@@ -120,13 +120,37 @@ def test_who_does_not_come_is_asked_for_again_and_ever_more_rarely() -> None:
     times = Times()
     times.refused.refused(pod("a"), ["n1"])
     times.change("n1")
-    pauses = []
-    for _ in range(8):
-        times.now += times.due() or 0.0
+    pauses: list[float] = []
+    while (due := times.due()) is not None:
+        times.now += due
+        pauses.append(due)
         times.refused.nudged()
-        pauses.append(times.due())
-    assert pauses[:3] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE]
+    assert pauses[:4] == [0, FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE]
     assert pauses[-1] == LONGEST_PAUSE
+    assert 60 < sum(pauses) < 180
+
+
+def test_who_was_given_up_is_asked_for_again_once_it_was_refused_anew() -> None:
+    times = Times()
+    times.refused.refused(pod("a"), ["n1"])
+    times.change("n1")
+    while (due := times.due()) is not None:
+        times.now += due
+        times.refused.nudged()
+    times.change()
+    times.refused.refused(pod("a"), ["n1"])
+    times.change("n1")
+    assert times.due() == 0
+
+
+@given(st.permutations([f"n{number}" for number in range(6)]))
+def test_the_order_in_which_nodes_are_named_does_not_matter(order: list[str]) -> None:
+    times = Times()
+    times.refused.refused(pod("a"), sorted(order))
+    times.refused.refused(pod("b"), ["".join(name) for name in order])
+    times.change()
+    assert times.due() is None
+    assert len(times.asked) == 1
 
 
 def test_a_chance_that_has_passed_is_not_told() -> None:

@@ -230,21 +230,62 @@ async def test_denial_carries_message_code_and_warnings(
 
     async def deny(under_review: Review) -> None:
         under_review.operations.append({"op": "remove", "path": "/spec"})
-        under_review.answer(Decision(Outcome.DENIED, finding, warnings=("look",), code=code))
+        look = Finding(Reason.NO_MATCHING_NODES, "look")
+        under_review.answer(Decision(Outcome.DENIED, finding, warnings=(look,), code=code))
 
     handlers.pods = deny
     status, answer = await client.post("mutate-pods", review())
     assert status == 200
-    expected: dict[str, Any] = {"message": "spec.nodeName: no such place", "code": code}
+    message = "NodeNotAllowed: spec.nodeName: no such place"
+    expected: dict[str, Any] = {"message": message, "code": code}
     if reason:
         expected["reason"] = reason
     assert answer == {
         "uid": "5f6c0b5e-review",
         "allowed": False,
         "status": expected,
-        "warnings": ["look"],
+        "warnings": ["NoMatchingNodes: look"],
     }
     assert seen.answers == [("CREATE", "denied", "NodeNotAllowed")]
+
+
+async def test_each_cause_of_a_denial_is_told_as_the_api_server_tells_its_own(
+    client: Client, handlers: Handlers
+) -> None:
+    causes = (
+        Finding(Reason.INVALID_SPEC, "must be positive", Severity.ERROR, "spec.a[0].maxSkew"),
+        Finding(Reason.INVALID_SPEC, "is required", Severity.ERROR, "spec.b"),
+    )
+
+    async def deny(under_review: Review) -> None:
+        told = Finding(Reason.INVALID_SPEC, "; ".join(map(str, causes)), Severity.ERROR)
+        under_review.answer(Decision(Outcome.DENIED, told, code=422, causes=causes))
+
+    handlers.pods = deny
+    kind = {"group": "", "version": "v1", "kind": "Pod"}
+    _, answer = await client.post("mutate-pods", review(kind=kind, name="web-0"))
+    assert answer["status"] == {
+        "code": 422,
+        "reason": "Invalid",
+        "message": "InvalidSpec: spec.a[0].maxSkew: must be positive; spec.b: is required",
+        "details": {
+            "name": "web-0",
+            "group": "",
+            "kind": "Pod",
+            "causes": [
+                {
+                    "reason": "FieldValueInvalid",
+                    "message": "InvalidSpec: must be positive",
+                    "field": "spec.a[0].maxSkew",
+                },
+                {
+                    "reason": "FieldValueInvalid",
+                    "message": "InvalidSpec: is required",
+                    "field": "spec.b",
+                },
+            ],
+        },
+    }
 
 
 async def test_denial_without_a_code_counts_as_a_fault(client: Client, handlers: Handlers) -> None:
@@ -265,7 +306,8 @@ async def test_undecided_review_is_left_to_the_failure_policy(
         under_review.answer(Decision(Outcome.UNKNOWN, finding))
 
     handlers.pods = undecided
-    assert await client.post("mutate-pods", review()) == (500, "classes have not been listed yet")
+    said = "ClassUnknown: classes have not been listed yet"
+    assert await client.post("mutate-pods", review()) == (500, said)
     assert seen.answers == [("CREATE", "error", "ClassUnknown")]
 
 

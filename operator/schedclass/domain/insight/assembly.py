@@ -37,7 +37,6 @@ from schedclass.domain.tenants import Tenant, parse_tenant
 
 DEFAULT_NAMESPACE: Final = "default"
 
-_CORE: Final = "v1"
 _WORKLOADS: Final = {
     "Deployment": "apps",
     "StatefulSet": "apps",

@@ -13,7 +13,7 @@ from schedclass.domain.findings import Reason
 from schedclass.domain.insight.snapshot import NodeRecord, PodRecord
 from schedclass.domain.nodes import Taint
 from schedclass.domain.resources import CPU, MEMORY, PODS, Amounts, Demand, HostPort
-from schedclass.domain.scheduling.constraints import NO_NEW_PODS, Tolerance
+from schedclass.domain.scheduling.constraints import NO_NEW_PODS
 from schedclass.domain.scheduling.verdicts import MAX_NODE_SCORE
 
 NODE_UNSCHEDULABLE: Final = "NodeUnschedulable"
@@ -79,7 +79,7 @@ class Capacity:
     def lacks(self, record: PodRecord, node_name: str) -> Iterator[Lack]:
         """Everything modelled that keeps a pod off a node, in kube-scheduler's order."""
         node, used = self._nodes[node_name], self._used[node_name]
-        if node.node.unschedulable and not tolerates(record.pod.tolerance, CORDON):
+        if node.node.unschedulable and not record.pod.tolerance.covers(CORDON):
             message = "node(s) were unschedulable"
             yield Lack(NODE_UNSCHEDULABLE, Reason.NODE_CORDONED, message, preemptible=False)
         wanted = record.demand.ports
@@ -119,11 +119,6 @@ class Capacity:
             half = MAX_NODE_SCORE // 2
             found[BALANCE] = half + (half + after - before) // 2
         return found
-
-
-def tolerates(tolerance: Tolerance, taint: Taint) -> bool:
-    """Whether tolerations cover one taint."""
-    return any(toleration.tolerates(taint) for toleration in tolerance.tolerations)
 
 
 def _insufficient(message: str, *, possible: bool) -> Lack:

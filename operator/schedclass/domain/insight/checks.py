@@ -9,7 +9,7 @@ from schedclass.domain import compliance, inheritance, names
 from schedclass.domain.compliance import ViolationKind
 from schedclass.domain.findings import Finding, Reason, Severity
 from schedclass.domain.inheritance import NamespaceKeys, desired_keys
-from schedclass.domain.insight.scheduler_sign import scheduler_missing
+from schedclass.domain.insight.scheduler_sign import scheduler_missing_by_status
 from schedclass.domain.insight.snapshot import Part, PodRecord
 from schedclass.domain.insight.world import Health, World
 from schedclass.domain.near import did_you_mean
@@ -18,7 +18,13 @@ from schedclass.domain.scheduling import Decisions, Scope
 from schedclass.domain.schedulingclass import SchedulingClass
 
 NOTES: Final = frozenset(
-    {Reason.OVERRIDE_IGNORED, Reason.EMPTY_SPEC, Reason.UNKNOWN_KEY, Reason.ALREADY_RIGHT}
+    {
+        Reason.OVERRIDE_IGNORED,
+        Reason.EMPTY_SPEC,
+        Reason.UNKNOWN_KEY,
+        Reason.ALREADY_RIGHT,
+        Reason.CLASS_DIFFERS,
+    }
 )
 """What may be meant as it is, and may stay so for ever: worth a look, and nothing is broken."""
 
@@ -96,6 +102,7 @@ def check(world: World, namespace: str = "") -> CheckReport:
         *_faults(world, namespace, classes),
         *_class_violations(world, classes),
         *_namespace_violations(world, spaces),
+        *_differences(world, spaces),
         *(
             v
             for violations in pod_violations(world).values()
@@ -177,7 +184,7 @@ def _class_findings(world: World, name: str, bound: int) -> Iterator[Finding]:
             yield Finding(Reason.NO_MATCHING_NODES, message, Severity.ERROR)
         case _:
             pass
-    if bound and (missing := scheduler_missing(cls)) is not None:
+    if bound and (missing := scheduler_missing_by_status(cls)) is not None:
         yield missing
     if cls is not None:
         yield from cls.errors
@@ -206,6 +213,48 @@ def _namespace_violations(world: World, spaces: Collection[str]) -> Iterator[Vio
         drift = why_drifted(world, name)
         if drift is not None:
             yield Violation(ViolationKind.DRIFT, subject, drift, class_name)
+
+
+def _differences(world: World, spaces: Collection[str]) -> Iterator[Violation]:
+    """Pods that name another class than their namespace has: one line for all that name the same.
+
+    A change of class leaves every older pod of the tenants below like that.
+    """
+    for name in spaces:
+        class_name = world.effective(name).class_name
+        if class_name is None:
+            continue
+        pods: dict[str, list[str]] = {}
+        for record in world.pods_by_namespace.get(name, ()):
+            named = _class_named_instead(record, class_name)
+            if named is not None:
+                pods.setdefault(named, []).append(record.pod.name)
+        for named, found in sorted(pods.items()):
+            number = "1 pod" if len(found) == 1 else f"{len(found)} pods"
+            message = f"{number}, such as {min(found)}: {_difference(named, class_name)}"
+            finding = Finding(Reason.CLASS_DIFFERS, message)
+            yield Violation(ViolationKind.DRIFT, Subject("Namespace", name), finding, class_name)
+
+
+def class_differs(record: PodRecord, class_name: str) -> Finding | None:
+    """The finding about a pod that names another class than `class_name`, its namespace's."""
+    named = _class_named_instead(record, class_name)
+    if named is None:
+        return None
+    message = _difference(named, class_name)
+    return Finding(Reason.CLASS_DIFFERS, message, path="metadata.annotations")
+
+
+def _class_named_instead(record: PodRecord, class_name: str) -> str | None:
+    annotation = record.pod.class_annotation
+    return compliance.named_instead(record.scheduler, annotation, class_name, stored=record.stored)
+
+
+def _difference(named: str, class_name: str) -> str:
+    return (
+        f'the annotation names class "{named}", while the namespace\'s "{class_name}" counts; '
+        "create the pod anew to have that written"
+    )
 
 
 def why_drifted(world: World, name: str) -> Finding | None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from schedclass.domain.insight.checks import Violation, pod_violations
 from schedclass.domain.insight.explanation import Step, class_step
-from schedclass.domain.insight.scheduler_sign import scheduler_missing
+from schedclass.domain.insight.scheduler_sign import scheduler_missing_by_status
 from schedclass.domain.insight.snapshot import Part
 from schedclass.domain.insight.world import Health, World
 from schedclass.domain.nodes import why_node_not_allowed
@@ -155,6 +155,6 @@ def _outcome(world: World, class_name: str, used: ClassUsage) -> str:
     unsure = "" if world.snapshot.knows(Part.NAMESPACES, Part.PODS) else " that can be seen"
     bound = f"{namespaces} namespace{'' if namespaces == 1 else 's'}"
     held = f"{pods} pod{'' if pods == 1 else 's'}"
-    missing = scheduler_missing(world.classes.get(class_name))
+    missing = scheduler_missing_by_status(world.classes.get(class_name))
     unplaced = f"; {missing}" if missing is not None else ""
     return f'class "{class_name}" is {used.health.value}: {bound} and {held}{unsure}{unplaced}'

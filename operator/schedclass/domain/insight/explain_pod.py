@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 from schedclass.domain import compliance, names
 from schedclass.domain.findings import Reason
-from schedclass.domain.insight.checks import Subject, Violation, pod_violations
+from schedclass.domain.insight.checks import Subject, Violation, class_differs, pod_violations
 from schedclass.domain.insight.explanation import Step, namespace_steps
 from schedclass.domain.insight.foreseen import refusal
 from schedclass.domain.insight.preemption import preemption
-from schedclass.domain.insight.scheduler_sign import scheduler_missing
+from schedclass.domain.insight.scheduler_sign import scheduler_missing_by_status
 from schedclass.domain.insight.simulation import Judgement, Simulator
 from schedclass.domain.insight.snapshot import Part, PodRecord, Scheduled
 from schedclass.domain.insight.world import World
@@ -96,14 +96,15 @@ def _admission(world: World, record: PodRecord) -> Step:
     if record.mirror and record.scheduler != names.SCHEDULER_NAME:
         return Step(rule, "mirror pods show what a node already runs, and are let through", rests)
     bypass = compliance.why_unpinned(record.scheduler, annotation, effective)
-    if bypass is not None and world.exists(effective) is False:
-        return Step(rule, "it was let through unpinned, as its class does not exist", rests)
     if bypass is not None:
+        if world.exists(effective) is False:
+            return Step(rule, "it was let through unpinned, as its class does not exist", rests)
         return Step(rule, "it was not pinned", rests, (bypass,))
     says = f'it is pinned to "{annotation}" and scheduled by "{record.scheduler}"'
-    if annotation != effective:
+    differs = class_differs(record, effective)
+    if differs is not None:
         says += f', which goes by the class of the namespace, "{effective}"'
-    return Step(rule, says, rests)
+    return Step(rule, says, rests, () if differs is None else (differs,))
 
 
 def _admission_to_come(world: World, record: PodRecord, effective: str | None) -> Step:
@@ -132,7 +133,7 @@ def _foreseen(world: World, record: PodRecord, effective: str | None) -> str:
 def _outcome(world: World, record: PodRecord, judgement: Judgement, simulator: Simulator) -> str:
     if record.running:
         return _outcome_running(record, judgement)
-    missing = scheduler_missing(world.classes.get(judgement.class_name or ""))
+    missing = scheduler_missing_by_status(world.classes.get(judgement.class_name or ""))
     told = _outcome_waiting(world, record, judgement, simulator)
     if missing is None or judgement.gated:
         return told

@@ -1,13 +1,13 @@
 """Decisions told step by step, each with its rule and the objects that it rests on."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from schedclass.domain import inheritance, names
 from schedclass.domain.findings import Finding
 from schedclass.domain.inheritance import Effective
-from schedclass.domain.insight.checks import Subject, Violation, why_drifted
-from schedclass.domain.insight.scheduler_sign import scheduler_missing
+from schedclass.domain.insight.checks import Subject, why_drifted
+from schedclass.domain.insight.scheduler_sign import scheduler_missing_by_status
 from schedclass.domain.insight.snapshot import Part
 from schedclass.domain.insight.world import Health, World
 from schedclass.domain.namespaces import Namespace
@@ -39,13 +39,11 @@ class Explanation:
         subject: the object.
         steps: how it came about, in order.
         outcome: what it comes to, one sentence.
-        violations: of the object.
     """
 
     subject: Subject
     steps: tuple[Step, ...]
     outcome: str
-    violations: tuple[Violation, ...] = field(default=())
 
 
 def explain_namespace(world: World, name: str) -> Explanation:
@@ -62,7 +60,7 @@ def _outcome(world: World, name: str, effective: Effective) -> str:
         unsure = "" if world.snapshot.knows(Part.NAMESPACES) else ", as far as can be seen"
         return f"no class applies to namespace {name}{unsure}; its pods are not pinned"
     whence = "its own" if effective.origin == name else f"inherited from {effective.origin}"
-    missing = scheduler_missing(world.classes.get(effective.class_name))
+    missing = scheduler_missing_by_status(world.classes.get(effective.class_name))
     pinned = {
         Health.MISSING: "; the class does not exist, so new pods are not pinned"
         + did_you_mean(effective.class_name, world.classes),
@@ -173,7 +171,7 @@ def class_step(world: World, class_name: str) -> Step:
         return Step("Class", f'whether class "{class_name}" exists is not known: {why}', rests)
     if cls.spec is None:
         return Step("Class", f'class "{class_name}" is invalid', rests, cls.findings)
-    missing = scheduler_missing(cls)
+    missing = scheduler_missing_by_status(cls)
     found = cls.findings if missing is None else (*cls.findings, missing)
     if not world.snapshot.knows(Part.NODES):
         why = world.snapshot.unknown[Part.NODES]

@@ -46,6 +46,7 @@ def refusal(world: World, record: PodRecord) -> Finding | None:
             view,
             node.node if node is not None else None,
             world.policy.exempt_daemon_sets,
+            excluded=record.pod.namespace in world.tree.excluded,
         )
     )
     return decision.finding if decision.outcome is Outcome.DENIED else None

@@ -3,7 +3,6 @@
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from schedclass.domain.insight.capacity import tolerates
 from schedclass.domain.insight.checks import Violation, pod_violations
 from schedclass.domain.insight.snapshot import PodRecord, Snapshot
 from schedclass.domain.insight.trial import Group
@@ -172,7 +171,7 @@ def displaced(snapshot: Snapshot, gone: Collection[str] = ()) -> Snapshot:
             node is not None
             and not record.mirror
             and any(
-                taint.effect == "NoExecute" and not tolerates(record.pod.tolerance, taint)
+                taint.effect == "NoExecute" and not record.pod.tolerance.covers(taint)
                 for taint in node.taints
             )
         )

@@ -181,9 +181,6 @@ class Report:
 
 DEFAULT_LIMITS: Final = Limits()
 
-NOT_SHOWN: Final = (Part.WORKLOADS, Part.EVENTS)
-"""What nothing in a report rests on."""
-
 
 def report(world: World, limits: Limits = DEFAULT_LIMITS) -> Report:
     """Put together what a page shows."""
@@ -195,7 +192,9 @@ def report(world: World, limits: Limits = DEFAULT_LIMITS) -> Report:
     return Report(
         origin=world.snapshot.origin,
         unknown={
-            part: why for part, why in world.snapshot.unknown.items() if part not in NOT_SHOWN
+            part: why
+            for part, why in world.snapshot.unknown.items()
+            if part is not Part.WORKLOADS  # nothing in a report rests on them
         },
         tree=report_tree(world, limit=limits.namespaces, depth=limits.depth, alike=limits.alike),
         classes=tuple(map(classes.reach, shown)),

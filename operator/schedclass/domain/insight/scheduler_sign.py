@@ -7,7 +7,7 @@ from schedclass.domain.schedulingclass import SchedulingClass
 CONDITION = "SchedulerAvailable"
 
 
-def scheduler_missing(cls: SchedulingClass | None) -> Finding | None:
+def scheduler_missing_by_status(cls: SchedulingClass | None) -> Finding | None:
     """The finding that nobody places the pods of a class, in the words of its condition.
 
     None where the condition is not False: it says otherwise, or nobody has written it.

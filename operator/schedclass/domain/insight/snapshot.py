@@ -32,7 +32,6 @@ class Part(StrEnum):
     CLASSES = "classes"
     PODS = "pods"
     WORKLOADS = "workloads"
-    EVENTS = "events"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +211,7 @@ class Snapshot:
         origin: where it comes from, for a person.
         faults: what is wrong with objects as they were given.
         priorities: PriorityClasses that were given, by name.
+        operator_namespace: where the operator runs; empty where that was not seen.
     """
 
     nodes: tuple[NodeRecord, ...] = ()
@@ -224,6 +224,7 @@ class Snapshot:
     origin: str = ""
     faults: tuple[Fault, ...] = ()
     priorities: Mapping[str, PriorityClass] = field(default_factory=dict)
+    operator_namespace: str = ""
 
     def knows(self, *parts: Part) -> bool:
         """Whether all of these parts were seen whole."""

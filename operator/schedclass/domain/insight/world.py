@@ -9,7 +9,7 @@ from schedclass.domain import names
 from schedclass.domain.inheritance import Effective, effective_class
 from schedclass.domain.insight.hashes import with_hashes
 from schedclass.domain.insight.priorities import with_priorities
-from schedclass.domain.insight.scheduler_sign import scheduler_missing
+from schedclass.domain.insight.scheduler_sign import scheduler_missing_by_status
 from schedclass.domain.insight.snapshot import (
     NamespaceRecord,
     NodeRecord,
@@ -106,10 +106,6 @@ class World:
             return True
         return False if self.snapshot.knows(Part.CLASSES) else None
 
-    def compiled(self, class_name: str) -> CompiledClass | None:
-        """A class ready for decisions, None if it is not there."""
-        return self._compiled.get(class_name)
-
     @cached_property
     def _compiled(self) -> dict[str, CompiledClass]:
         return {name: compile_class(cls) for name, cls in self.classes.items()}
@@ -147,7 +143,7 @@ class World:
             return Health.INVALID
         if self.snapshot.knows(Part.NODES) and not self.matching_nodes(class_name):
             return Health.NO_NODES
-        return Health.UNSCHEDULED if scheduler_missing(cls) is not None else Health.READY
+        return Health.UNSCHEDULED if scheduler_missing_by_status(cls) is not None else Health.READY
 
     @cached_property
     def bound(self) -> Mapping[str, tuple[str, ...]]:

@@ -9,7 +9,7 @@ from schedclass.domain.scheduling.cluster import Cluster
 from schedclass.domain.scheduling.constraints import CompiledClass, compile_class
 from schedclass.domain.scheduling.decisions import Decisions
 from schedclass.domain.scheduling.plan import Scope
-from schedclass.domain.scheduling.pods import Pod, parse_pod
+from schedclass.domain.scheduling.pods import Pod, departed, parse_pod
 from schedclass.domain.scheduling.verdicts import EXTENDER_UNIT, WEIGHTS, Plugin, Rejection, Scores
 
 __all__ = [
@@ -24,5 +24,6 @@ __all__ = [
     "Scope",
     "Scores",
     "compile_class",
+    "departed",
     "parse_pod",
 ]

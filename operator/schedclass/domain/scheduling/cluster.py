@@ -4,7 +4,7 @@ One object, one thread, no I/O: whoever watches the API server feeds it, whoever
 Every method leaves it exactly as if it had been built anew from the present objects.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -227,6 +227,17 @@ class Cluster:
         """
         return self._namespace(pod.namespace).class_name or pod.class_annotation
 
+    def class_of(self, pod: Pod) -> CompiledClass | None:
+        """The class that applies to a pod; None for none, or one that does not exist."""
+        name = self.class_name_of(pod)
+        return self._classes.get(name) if name is not None else None
+
+    def class_key(self, pod: Pod) -> Hashable:
+        """Name and version of the class that applies to a pod: equal means the same rules."""
+        name = self.class_name_of(pod)
+        found = self._classes.get(name) if name is not None else None
+        return name, found.key if found is not None else None
+
     def get_class(self, name: str) -> CompiledClass | None:
         """The class of a name, None if there is none."""
         return self._classes.get(name)
@@ -274,8 +285,7 @@ class Cluster:
         self._uncarry(pod)
 
     def _carry(self, pod: Pod) -> None:
-        class_name = self.class_name_of(pod)
-        cls = self._classes.get(class_name) if class_name is not None else None
+        cls = self.class_of(pod)
         constraints = cls.constraints if cls is not None else None
         terms: list[tuple[Carried, int]] = []
         if cls is not None and constraints is not None and constraints.has_pod_terms:

@@ -26,11 +26,12 @@ from schedclass.domain.schedulingclass import SchedulingClass
 from schedclass.domain.selectors import matches_node_selector_term
 from schedclass.domain.validation.report import Report
 from schedclass.domain.validation.shape import decode_model
+from schedclass.domain.validation.topology_spread import DO_NOT_SCHEDULE
 
 HONOR: Final = "Honor"
-IGNORE: Final = "Ignore"
-DO_NOT_SCHEDULE: Final = "DoNotSchedule"
-NO_NEW_PODS: Final = ("NoSchedule", "NoExecute")
+NO_SCHEDULE: Final = "NoSchedule"
+NO_EXECUTE: Final = "NoExecute"
+NO_NEW_PODS: Final = (NO_SCHEDULE, NO_EXECUTE)
 PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
 
 USUAL_LENGTH: Final = 4096
@@ -125,7 +126,7 @@ class Tolerance:
     def allows(self, node: Node) -> bool:
         """Whether no taint keeps the pod from being placed on a node."""
         return not any(
-            taint.effect in NO_NEW_PODS and not self._covers(taint) for taint in node.taints
+            taint.effect in NO_NEW_PODS and not self.covers(taint) for taint in node.taints
         )
 
     def select(self, nodes: NodeIndex) -> AbstractSet[str]:
@@ -139,10 +140,11 @@ class Tolerance:
     def unwanted_taints(self, node: Node) -> int:
         """How many taints of effect PreferNoSchedule are not tolerated."""
         return sum(
-            taint.effect == PREFER_NO_SCHEDULE and not self._covers(taint) for taint in node.taints
+            taint.effect == PREFER_NO_SCHEDULE and not self.covers(taint) for taint in node.taints
         )
 
-    def _covers(self, taint: Taint) -> bool:
+    def covers(self, taint: Taint) -> bool:
+        """Whether a toleration covers a taint, whatever its effect."""
         return any(toleration.tolerates(taint) for toleration in self.tolerations)
 
 

@@ -31,12 +31,10 @@ class _Plan:
     """Everything compiled for pods that look alike; rules at once, preferences when first asked."""
 
     def __init__(self, cluster: Cluster, pod: Pod, scope: Scope) -> None:
-        name = cluster.class_name_of(pod)
-        cls = cluster.get_class(name) if name is not None else None
         self.text = len(pod.own.key) + sum(len(k) + len(v) for k, v in pod.labels.items())
         self._cluster = cluster
         self._holdings = Holdings(cluster)
-        self._planner = Planner(cluster, subject_of(cluster, pod, cls), scope, self._holdings)
+        self._planner = Planner(cluster, subject_of(cluster, pod), scope, self._holdings)
         self.rules: tuple[Rule, ...] = self._planner.rules()
         self._preferences: Preferences | None = None
 
@@ -191,11 +189,8 @@ class Decisions:
         return plan
 
     def _key(self, pod: Pod) -> _PlanKey:
-        name = self._cluster.class_name_of(pod)
-        cls = self._cluster.get_class(name) if name is not None else None
         return (
-            name,
-            cls.key if cls is not None else None,
+            self._cluster.class_key(pod),
             pod.namespace,
             frozenset(pod.labels.items()),
             pod.own.key,

@@ -111,8 +111,7 @@ def _speaks_of(cluster: Cluster, owner: Pod, other: Pod) -> bool:
 
 
 def _constraints(cluster: Cluster, pod: Pod) -> Constraints:
-    name = cluster.class_name_of(pod)
-    cls = cluster.get_class(name) if name is not None else None
+    cls = cluster.class_of(pod)
     return (cls.constraints if cls is not None else None) or NO_CONSTRAINTS
 
 

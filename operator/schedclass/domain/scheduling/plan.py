@@ -9,7 +9,6 @@ from schedclass.domain.scheduling import verdicts
 from schedclass.domain.scheduling.cluster import Cluster
 from schedclass.domain.scheduling.constraints import (
     NO_CONSTRAINTS,
-    CompiledClass,
     Constraints,
     SpreadTemplate,
     Tolerance,
@@ -71,18 +70,13 @@ class Subject:
         return self.own, self.added
 
 
-def subject_of(cluster: Cluster, pod: Pod, cls: CompiledClass | None) -> Subject:
-    """Bring a pod together with the class of `cluster.class_name_of(pod)`.
-
-    Args:
-        cluster: where the pod is to be placed.
-        pod: the pod.
-        cls: the class as compiled; None if it does not exist (or there is none).
-    """
+def subject_of(cluster: Cluster, pod: Pod) -> Subject:
+    """Bring a pod together with the class that applies to it."""
     identity = Identity(pod.namespace, pod.labels)
     name = cluster.class_name_of(pod)
     if name is None:
         return Subject(identity, pod.own, pod.tolerance)
+    cls = cluster.class_of(pod)
     added = cls.constraints if cls is not None else None
     problem = None
     if cls is None:
@@ -105,12 +99,22 @@ _OWN: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class BoundSpread:
-    """A spread constraint applied to a pod, with where it comes from and what it counts."""
+    """A spread constraint applied to a pod, with where it comes from and what it counts.
+
+    Attributes:
+        template: the constraint.
+        class_name: the class it is of, empty for one of the pod's own.
+        selector: of the pods it counts; None if it counts none.
+        counts: those pods; None if it counts none.
+        keys: the topology keys of all constraints of its kind, the pod's and the class'. A node
+            without one of them takes no part.
+    """
 
     template: SpreadTemplate
     class_name: str
     selector: Selector | None
     counts: DomainCounts | None
+    keys: frozenset[str]
 
 
 class Planner:
@@ -158,7 +162,6 @@ class Planner:
     def bind_spread(self, *, hard: bool) -> Iterator[BoundSpread]:
         """Apply the judged spread constraints of one kind to the pod."""
         pod, subject = self.subject.pod, self.subject
-        # A node counts only with the keys of all constraints of the kind, the pod's and the class'.
         every = [_spread(part, hard=hard) for part in subject.parts]
         keys = frozenset(template.topology_key for part in every for template in part)
         for part, class_name in self.judged():
@@ -174,7 +177,7 @@ class Planner:
                         ),
                         DomainsSpec(template.topology_key, keys, self._counted_nodes(template)),
                     )
-                yield BoundSpread(template, class_name, selector, counts)
+                yield BoundSpread(template, class_name, selector, counts, keys)
 
     def _counted_nodes(self, template: SpreadTemplate) -> Conditions:
         subject = self.subject

@@ -20,7 +20,7 @@ from schedclass.domain.scheduling.prospects import (
     demand_of,
     is_hintable,
     is_hinted,
-    was_tried,
+    refusal_of,
 )
 
 _FINISHED: Final = ("Succeeded", "Failed")
@@ -46,10 +46,10 @@ class Pod:
         own: the constraints in its spec.
         tolerance: its tolerations.
         demand: what it takes of its node; None if that is not known. This and the next four are
-            read for whoever names nodes beforehand only.
+            read on demand only, see `parse_pod`.
         hintable: whether a node may be named for it beforehand (see `prospects`).
         hinted: whether `nominated_node` is such a hint of ours.
-        tried: whether it has no node and kube-scheduler found none at its last attempt.
+        refusal: why kube-scheduler found no node at its last attempt; empty before the first.
         claims: names of its PersistentVolumeClaims, while our scheduler is to place it.
         resource_version: version of the object read; not compared.
     """
@@ -70,7 +70,7 @@ class Pod:
     demand: Demand | None = None
     hintable: bool = False
     hinted: bool = False
-    tried: bool = False
+    refusal: str = ""
     claims: tuple[str, ...] = ()
     resource_version: str = field(default="", compare=False)
 
@@ -79,12 +79,17 @@ class Pod:
         return self if self.node_name == node_name else replace(self, node_name=node_name)
 
 
+def departed(old: Pod | None, new: Pod | None) -> Pod | None:
+    """The pod that is gone by a change of what has its name: deleted, or another one is there."""
+    return old if old is not None and (new is None or new.uid != old.uid) else None
+
+
 def parse_pod(obj: Mapping[str, Any], *, prospects: bool = False) -> Pod:
     """Read a pod as the API server or kube-scheduler sends it; absent and null read as empty.
 
     Args:
         obj: the pod.
-        prospects: also read `demand`, `hintable`, `hinted`, `tried` and `claims`.
+        prospects: also read `demand`, `hintable`, `hinted`, `refusal` and `claims`.
 
     Raises:
         ValueError: a field that placement depends on has a value of the wrong type, which no pod
@@ -129,7 +134,7 @@ def _prospects(
         "demand": demand_of(spec),
         "hintable": waits and is_hintable(spec, status),
         "hinted": waits and is_hinted(metadata, status),
-        "tried": waits and was_tried(status),
+        "refusal": refusal_of(status) if waits else "",
         "claims": claims_of(metadata, spec) if waits else (),
     }
 

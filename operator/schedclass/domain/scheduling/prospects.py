@@ -1,4 +1,4 @@
-"""What has to be known of a pod to name a node for it before kube-scheduler looks at it."""
+"""What has to be known of a pod to name a node for it, or to see where its volumes send it."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -55,7 +55,7 @@ def is_hintable(spec: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
         and not spec.get("nodeName")
         and not spec.get("schedulingGates")
         and not status.get("nominatedNodeName")
-        and not was_tried(status)
+        and not refusal_of(status)
         and not any(spec.get(field) for field in _TOGETHER)
         and all(
             _ANYWHERE.issuperset(volume.keys() - {"name"})
@@ -97,14 +97,17 @@ def claims_of(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> tuple[str
     return tuple(name for name in found if why_not_dns_subdomain(name) is None)
 
 
-def was_tried(status: Mapping[str, Any]) -> bool:
-    """Whether kube-scheduler found no node for a pod at its last attempt."""
-    return any(
-        condition.get("type") == "PodScheduled"
-        and condition.get("status") == "False"
-        and condition.get("reason") != "SchedulingGated"
-        for condition in mappings_in(status.get("conditions"))
-    )
+def refusal_of(status: Mapping[str, Any]) -> str:
+    """What kube-scheduler said when it found no node at its last attempt; empty before the first.
+
+    It writes the condition `PodScheduled` only where it says something else than before.
+    """
+    for condition in mappings_in(status.get("conditions")):
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            reason = str(condition.get("reason"))
+            said = f"{reason}: {condition.get('message')}"
+            return "" if reason == "SchedulingGated" else said
+    return ""
 
 
 def is_hinted(metadata: Mapping[str, Any], status: Mapping[str, Any]) -> bool:

@@ -127,11 +127,7 @@ def _attraction_scores(by_key: Mapping[str, Mapping[str, int]], nodes: Sequence[
 
 def _spread_scores(spread: Sequence[BoundSpread], nodes: Sequence[Node]) -> list[int]:
     """The raw scores: how full the domains of each node are, weighted by how many there are."""
-    takes_part = [True] * len(nodes)
-    for key in {bound.template.topology_key for bound in spread}:
-        takes_part = [
-            before and key in node.labels for before, node in zip(takes_part, nodes, strict=True)
-        ]
+    takes_part = [spread[0].keys <= node.labels.keys() for node in nodes]
     counted = [node for node, counts in zip(nodes, takes_part, strict=True) if counts]
     totals = [0.0] * len(counted)
     for bound in spread:

@@ -12,11 +12,13 @@ from schedclass.domain.validation.report import Report
 from schedclass.domain.validation.shape import decode_model
 from schedclass.domain.validation.topology_spread import check_topology_spread
 
-__all__ = ["decode_spec", "validate_spec"]
+__all__ = ["decode_spec"]
 
 
-def validate_spec(spec: Any) -> tuple[Finding, ...]:  # noqa: ANN401 - JSON from anybody
-    """Judge a raw class spec.
+def decode_spec(
+    spec: Any,  # noqa: ANN401 - JSON from anybody
+) -> tuple[ClassSpec | None, tuple[Finding, ...]]:
+    """Judge a raw class spec and give its model.
 
     The rule: an error for exactly what the API server (1.36) would refuse in a pod without labels
     that carries the constraints, except that a `labelSelector` may be left out beside
@@ -26,17 +28,8 @@ def validate_spec(spec: Any) -> tuple[Finding, ...]:  # noqa: ANN401 - JSON from
         spec: JSON-like value of the field `spec`; None or `{}` is a class without constraints.
 
     Returns:
-        All findings at once, errors (reason InvalidSpec) before warnings, each with its path.
-        Never raises, whatever the input is.
-    """
-    return decode_spec(spec)[1]
-
-
-def decode_spec(spec: Any) -> tuple[ClassSpec | None, tuple[Finding, ...]]:  # noqa: ANN401
-    """Judge a raw class spec as `validate_spec` does and give its model.
-
-    Returns:
-        The model, None if there is any error; and the findings.
+        The model, None if there is any error; and all findings at once, errors (reason
+        InvalidSpec) before warnings, each with its path. Never raises, whatever the input is.
     """
     report = Report()
     decoded = decode_model(ClassSpec, spec, "spec", report)

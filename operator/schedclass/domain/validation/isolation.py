@@ -64,9 +64,8 @@ def warn_self_assignable(spec: ClassSpec, path: str, report: Report) -> None:
         report.warn(
             Reason.SELF_ASSIGNABLE_LABELS,
             field,
-            f"rests on {', '.join(sorted(keys)[:5])}, which a node may set on itself, so a taken "
-            "node can join the class; to isolate tenants add a label such as "
-            "example.node-restriction.kubernetes.io/pool",
+            f"rests on {', '.join(sorted(keys)[:5])}, which a node may set on itself; to isolate "
+            "tenants, add one such as example.node-restriction.kubernetes.io/pool",
         )
 
 

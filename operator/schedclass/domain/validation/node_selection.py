@@ -93,14 +93,14 @@ def _warn_unparsable(
         report.warn(
             Reason.UNMATCHABLE_TERM,
             f"{path}.values",
-            f"{quoted(requirement.values[0])} is not a number that operator {requirement.operator} "
-            "can compare with, so the term matches no node; use a whole number in quotes",
+            f"{quoted(requirement.values[0])} is no number for {requirement.operator}, so the term "
+            "matches no node; use a whole number in quotes",
         )
     elif not check_values and requirement.operator in ("In", "NotIn"):
         report.warn(
             Reason.UNMATCHABLE_TERM,
             f"{path}.values",
-            "has a value that no label can have, so the term matches no node; correct the value",
+            "no label can have this value, so the term matches no node; correct it",
         )
 
 

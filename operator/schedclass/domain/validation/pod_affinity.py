@@ -63,8 +63,8 @@ def _check_term(term: PodAffinityTerm, path: str, report: Report, *, attracts: b
         report.warn(
             Reason.NEGATIVE_SELECTOR,
             f"{path}.labelSelector",
-            "has only NotIn or DoesNotExist, which also select pods without the label, so pods are "
-            "drawn to unrelated ones; add what the pods to be near have in common",
+            "has only NotIn or DoesNotExist, so it selects all pods without the label, too; "
+            "add what the pods to be near have in common",
         )
 
 

@@ -7,12 +7,12 @@ from a fraction, `int32` is bounded, and an unknown field is dropped with a warn
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin
 
 from schedclass.domain.findings import Reason
+from schedclass.domain.near import nearest
 from schedclass.domain.podfields import PodField
 from schedclass.domain.validation.report import Report, entry, item, quoted
 
@@ -59,8 +59,8 @@ def _names_by_alias(model: type[PodField]) -> dict[str, str]:
 
 
 def _warn_unknown(key: object, known: tuple[str, ...], path: str, report: Report) -> None:
-    near = get_close_matches(key, known, n=1) if isinstance(key, str) and len(key) < 64 else []
-    advice = f"did you mean {near[0]}?" if near else f"known fields: {', '.join(known)}"
+    near = nearest(key, known) if isinstance(key, str) else ""
+    advice = f"did you mean {near}?" if near else f"known fields: {', '.join(known)}"
     report.warn(
         Reason.UNSUPPORTED_FIELD, entry(path, key), f"is no known field and has no effect; {advice}"
     )

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from schedclass.domain.nodes import Taint
 from schedclass.domain.scheduling import Plugin, Scope
 from tests.unit.domain.scheduling.world import PREFERRED, World, anti_affinity, pod
@@ -49,6 +51,20 @@ def test_soft_spread_prefers_the_emptiest_domain() -> None:
     world.run("db-0", "n1")
 
     assert scores(world, pod("db-1")) == {Plugin.TOPOLOGY_SPREAD: [0, 0, 100, 0]}
+
+
+@pytest.mark.parametrize("scope", Scope)
+def test_a_node_without_a_key_of_the_pods_own_soft_spread_takes_no_part(scope: Scope) -> None:
+    """As where both constraints stood in the spec (initPreScoreState of PodTopologySpread)."""
+    world = World(scope, topologySpreadConstraints=[soft_spread("zone")])
+    world.node("n1", zone="a", rack="r1")
+    world.node("n2", zone="b")
+    world.node("n3", zone="c", rack="r3")
+    world.run("db-0", "n1")
+    own = [{**soft_spread("rack"), "labelSelector": {}}]
+
+    points = scores(world, pod("db-1", topologySpreadConstraints=own))
+    assert points[Plugin.TOPOLOGY_SPREAD] == [0, 0, 100]
 
 
 def test_beside_the_stock_scheduler_only_what_classes_wish_counts() -> None:
