@@ -108,7 +108,7 @@ rules:
     operations: [CREATE]
     scope: Namespaced
 matchPolicy: Equivalent
-# A class that does not exist is reported by an Event.
+# A class that does not exist, or does not apply in whole, is reported by an Event.
 sideEffects: NoneOnDryRun
 timeoutSeconds: {{ .Values.webhook.timeoutSeconds }}
 admissionReviewVersions: [v1]

@@ -12,7 +12,7 @@
 - name: SCHEDCLASS_WEBHOOK_PORT
   value: {{ .root.Values.webhook.port | quote }}
 {{- end }}
-{{- if has .role (list "extender" "controller") }}
+{{- if has .role (list "extender" "controller" "webhook") }}
 - name: SCHEDCLASS_DEFAULT_LABEL_SELECTOR_KEYS
   value: {{ join "," .root.Values.scheduler.defaultLabelSelectorKeys | quote }}
 {{- end }}

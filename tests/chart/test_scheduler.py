@@ -137,13 +137,21 @@ def test_no_pod_is_forgotten_for_longer_than_a_minute(chart: Chart) -> None:
     assert given(maxUnschedulableDuration="") == []
 
 
-def test_the_keys_of_missing_selectors_reach_the_extender(chart: Chart) -> None:
+def test_the_keys_of_missing_selectors_reach_each_role_that_looks_at_pods(chart: Chart) -> None:
     values = {"scheduler": {"defaultLabelSelectorKeys": ["team", "example.org/app"]}}
-    env = containers(chart, values)["extender"]["env"]
-    assert {
-        "name": "SCHEDCLASS_DEFAULT_LABEL_SELECTOR_KEYS",
-        "value": "team,example.org/app",
-    } in env
+    specs = chart.render(values).pod_specs()
+    found = {
+        container["name"]: {
+            entry["value"]
+            for entry in container.get("env", [])
+            if entry["name"] == "SCHEDCLASS_DEFAULT_LABEL_SELECTOR_KEYS"
+        }
+        for name, spec in specs.items()
+        if name.startswith("Deployment/")
+        for container in spec["containers"]
+    }
+    assert {name for name, keys in found.items() if keys} == {"webhook", "controller", "extender"}
+    assert set().union(*found.values()) == {"team,example.org/app"}
 
 
 def test_decisions_are_logged_only_if_asked_for(chart: Chart) -> None:

@@ -10,6 +10,7 @@ from schedclass.domain import names
 from schedclass.domain.findings import Reason
 from tests.cluster.objects import (
     CONTAINERS,
+    REGION,
     Json,
     annotations,
     owner_reference,
@@ -243,6 +244,47 @@ def test_pods_are_pinned_as_soon_as_the_class_is_there(api: Api, tenants: Tenant
     path = pods_path(namespace) + tried
     eventually("pods are pinned", lambda: pinned_to(api.create(path, pod())) == "dc-later")
     tenants.settle({namespace: "dc-later"})
+
+
+# --- a class whose selectors a pod does not fill --------------------------------------------------
+
+
+@pytest.mark.usefixtures("known_scheduler")
+def test_rules_of_the_class_that_do_not_apply_are_told_in_a_warning_and_one_event(
+    api: Api, tenants: Tenants, replicas: list[Replica]
+) -> None:
+    spread = {"topologyKey": REGION, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    class_name = tenants.create_class(topologySpreadConstraints=[spread])
+    namespace = tenants.create(wants=class_name, with_account=True)
+    group, kind, name = names.LINEAGE_LABELS
+    job = {"labels": {kind: "Job"}}
+    told = (
+        f'class "{class_name}" applies without its topologySpreadConstraints: no labelSelector, '
+        "and the pod lacks labels apps.cozystack.io/application.{group,name}; add them, or a "
+        "labelSelector to the class"
+    )
+    for number in range(3):
+        assert pinned_to(create(api, namespace, pod(f"job-{number}", metadata=job))) == class_name
+        assert api.warnings == [f"SelectorNotFilled: {told}"]
+    event = tenants.wait_event(namespace, Reason.SELECTOR_NOT_FILLED)
+    assert (event["type"], event["involvedObject"]["kind"]) == ("Warning", "Namespace")
+    assert event["message"] == told
+
+    for replica in replicas:
+        tried = replica.review_pod(pod(), namespace, dryRun=True)
+        assert "application.{group,kind,name}" in tried.response["warnings"][0]
+        replica.review_pod(pod(metadata=job), namespace)
+
+    def counted() -> bool:
+        # Events of a replica are written in order, so one of the dry run would be there by now.
+        events = tenants.events(namespace, Reason.SELECTOR_NOT_FILLED)
+        return bool(sum(event["count"] for event in events) >= 3 + len(replicas))
+
+    eventually("each pod is counted", counted)
+    assert len(tenants.events(namespace, Reason.SELECTOR_NOT_FILLED)) == 1
+    whole = {"labels": {group: "g", kind: "Job", name: "n"}}
+    assert pinned_to(create(api, namespace, pod("whole", metadata=whole))) == class_name
+    assert api.warnings == []
 
 
 # --- a preset node --------------------------------------------------------------------------------

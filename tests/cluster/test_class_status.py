@@ -164,7 +164,7 @@ def test_a_class_without_nodes_is_not_ready_and_an_event_says_so(
     name = tenants.create_class(**NO_MATCH)
     cls = wait_ready(api, name, "False", Reason.NO_MATCHING_NODES)
     assert "Stalled" not in conditions(cls)
-    assert "Label nodes or correct the class" in conditions(cls)["Ready"]["message"]
+    assert "label nodes or correct the class" in conditions(cls)["Ready"]["message"]
     event = tenants.wait_event("default", Reason.NO_MATCHING_NODES, about=name)
     assert event["type"] == "Warning"
 

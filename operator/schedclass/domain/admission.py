@@ -12,6 +12,7 @@ from schedclass.domain.findings import Finding, Reason, Severity
 from schedclass.domain.inheritance import Effective
 from schedclass.domain.nodes import Node, matches_node, no_matching_nodes, why_node_not_allowed
 from schedclass.domain.schedulingclass import SchedulingClass, parse_class
+from schedclass.domain.unfilled import selector_not_filled
 
 DAEMON_SET_CONTROLLER = "system:serviceaccount:kube-system:daemon-set-controller"
 NODES_GROUP = "system:nodes"
@@ -39,7 +40,7 @@ class Decision:
         warnings: what the client is told although the request passes.
         code: HTTP code of a denial.
         causes: of a denial that has several, each by itself.
-        event: whether the finding should also become an Event (never on dry-run).
+        events: findings that should also become Events of the namespace (never on dry-run).
     """
 
     outcome: Outcome
@@ -48,7 +49,7 @@ class Decision:
     warnings: tuple[Finding, ...] = ()
     code: int = 403
     causes: tuple[Finding, ...] = ()
-    event: bool = False
+    events: tuple[Finding, ...] = ()
 
 
 class ClassState(Enum):
@@ -68,6 +69,7 @@ class PodRequest:
         node_name: `spec.nodeName`, empty when the pod is yet to be scheduled.
         scheduler_name: `spec.schedulerName`.
         annotations: `metadata.annotations`; None when the body has none or null.
+        labels: `metadata.labels`, as they are when we are asked.
         has_spec: whether the body has a spec object at all.
         username: who asks, as authenticated by the API server.
         groups: the groups of that user.
@@ -77,6 +79,7 @@ class PodRequest:
     node_name: str = ""
     scheduler_name: str = ""
     annotations: Mapping[str, Any] | None = None
+    labels: Mapping[str, Any] = field(default_factory=dict)
     has_spec: bool = True
     username: str = ""
     groups: Sequence[str] = ()
@@ -100,6 +103,7 @@ class PodCase:
         view: that class; ignored when there is none.
         node: the node named in the pod; None when it names none or that node does not exist.
         exempt_daemon_sets: let pods pass that the DaemonSet controller itself creates.
+        label_keys: what open labelSelectors of the class are filled from.
         excluded: whether its namespace is never pinned; then nothing else matters.
     """
 
@@ -108,6 +112,7 @@ class PodCase:
     view: ClassView
     node: Node | None = None
     exempt_daemon_sets: bool = False
+    label_keys: tuple[str, ...] = ()
     excluded: bool = False
 
     @property
@@ -177,7 +182,7 @@ def _class_absent(case: PodCase) -> Decision | None:
     if case.view.state is not ClassState.ABSENT:
         return None
     finding = class_not_found(case.effective, case.pod.namespace)
-    return Decision(Outcome.UNCHANGED, finding, warnings=(finding,), event=True)
+    return Decision(Outcome.UNCHANGED, finding, warnings=(finding,), events=(finding,))
 
 
 def _preset_node(case: PodCase) -> Decision | None:
@@ -203,11 +208,15 @@ def _pin(case: PodCase) -> Decision | None:
     elif pod.annotations.get(names.CLASS_KEY) != class_name:
         key = jsonpointer.escape(names.CLASS_KEY)
         patch.append(_add(f"/metadata/annotations/{key}", class_name))
+    lost = selector_not_filled(case.view.value, pod.labels, case.label_keys)
+    told = () if lost is None else (lost,)
     if not patch:
-        return unchanged(Reason.ALREADY_RIGHT, f'already pinned to scheduling class "{class_name}"')
+        message = f'already pinned to scheduling class "{class_name}"'
+        finding = Finding(Reason.ALREADY_RIGHT, message, Severity.NORMAL)
+        return Decision(Outcome.UNCHANGED, finding, warnings=told, events=told)
     message = f'pinned to scheduling class "{class_name}"'
     finding = Finding(Reason.CLASS_APPLIED, message, Severity.NORMAL)
-    return Decision(Outcome.PATCHED, finding, tuple(patch))
+    return Decision(Outcome.PATCHED, finding, tuple(patch), told, events=told)
 
 
 POD_TABLE: Final[tuple[Callable[[PodCase], Decision | None], ...]] = (

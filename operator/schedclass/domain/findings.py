@@ -102,6 +102,7 @@ class Reason(StrEnum):
     PLACEMENT_VIOLATION = "PlacementViolation"
     BYPASS_DETECTED = "BypassDetected"
     CLASS_DIFFERS = "ClassDiffers"
+    SELECTOR_NOT_FILLED = "SelectorNotFilled"
     LABEL_DRIFT = "LabelDrift"
 
     # Serving certificate

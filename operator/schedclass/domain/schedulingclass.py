@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from schedclass.domain.findings import Finding, Severity
+from schedclass.domain.open_terms import OpenTerms, open_terms
 from schedclass.domain.podfields import ClassSpec
 from schedclass.domain.rawjson import mapping_or_empty
 from schedclass.domain.validation import decode_spec
@@ -25,6 +26,7 @@ class SchedulingClass:
         labels: `metadata.labels`.
         finalizers: `metadata.finalizers`.
         status: the raw status, as it was last written.
+        open_terms: what of the spec has no labelSelector; follows from it.
     """
 
     name: str
@@ -37,6 +39,12 @@ class SchedulingClass:
     labels: Mapping[str, str] = field(default_factory=dict)
     finalizers: tuple[str, ...] = ()
     status: Mapping[str, Any] = field(default_factory=dict)
+    open_terms: tuple[OpenTerms, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Looked for here and not for each pod: admission asks with every pod of the class.
+        found = () if self.spec is None else open_terms(self.spec)
+        object.__setattr__(self, "open_terms", found)
 
     @property
     def errors(self) -> tuple[Finding, ...]:

@@ -20,6 +20,7 @@ from schedclass.domain.scheduling.interactions import interact, worst_absences
 from schedclass.kube.client import KubeClient
 from schedclass.kube.delays import happens_within
 from schedclass.kube.errors import ApiError, Unreachable
+from schedclass.scheduler.arrivals import Arrivals
 from schedclass.scheduler.bindapi import (
     BindOutcome,
     BindResult,
@@ -83,6 +84,7 @@ class Binder:
         self._doubt_seconds = doubt_seconds
         self._doubts: dict[str, asyncio.Task[None]] = {}
         self._busy: set[str] = set()
+        self._arrivals = Arrivals(state)
         self._unconfirmed: dict[str, Pod] = {}
         self._news = asyncio.Event()
         self._stopping = False
@@ -264,6 +266,9 @@ class Binder:
             return BindResult(
                 BindOutcome.CONFLICT, f"by now {node} is excluded: {rejection.message}"
             )
+        if self._arrivals.crowd_out(known, node, self._in_flight.answered_at(pod.uid)):
+            taken = f"by now pods of another scheduler have taken the room on {node}"
+            return BindResult(BindOutcome.CONFLICT, taken)
         return None
 
     async def _find_out(
@@ -355,6 +360,9 @@ class Binder:
         if gone := departed(old, new):
             self._over(gone.uid)
         if new is not None and new.node_name:
+            came = old is None or old.uid != new.uid or not old.node_name
+            if came and self._in_flight.pod(new.uid) is None:
+                self._arrivals.note(new.node_name)
             self._over(new.uid)
 
     def _over(self, uid: str) -> None:

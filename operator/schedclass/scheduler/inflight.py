@@ -95,6 +95,11 @@ class InFlight:
         attempt = self._attempts.get(uid)
         return attempt.pod if attempt is not None else None
 
+    def answered_at(self, uid: str) -> float | None:
+        """Clock seconds of the last answer of filter about a pod, None if there was none."""
+        attempt = self._attempts.get(uid)
+        return attempt.answered_at if attempt is not None else None
+
     def arrived(self, uid: str, *, stuck: bool) -> None:
         """The pod has come to bind and waits there.
 

@@ -109,6 +109,7 @@ class WebhookRole:
             self._recorder,
             exempt_daemon_sets=self._settings.exempt_daemon_sets,
             controller_user=self._settings.controller_user,
+            label_keys=self._settings.default_label_selector_keys,
             scheduler=self._scheduler.sign,
         )
         register_login(registry, self._client)

@@ -1,6 +1,6 @@
 """From an admission request to a decision: gathers what the domain needs, then asks it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +39,7 @@ class AdmissionService:
         *,
         exempt_daemon_sets: bool,
         controller_user: str,
+        label_keys: Iterable[str],
         scheduler: Callable[[], SchedulerSign | None] = lambda: None,
     ) -> None:
         """Take what answers rest on.
@@ -49,6 +50,7 @@ class AdmissionService:
             recorder: of Events.
             exempt_daemon_sets: let pods of the DaemonSet controller pass.
             controller_user: the one whose writes on namespaces are never corrected.
+            label_keys: what open labelSelectors of classes are filled from.
             scheduler: tells what is known of the scheduler, None where that is not ours to say.
         """
         self._state = state
@@ -56,6 +58,7 @@ class AdmissionService:
         self._recorder = recorder
         self._exempt_daemon_sets = exempt_daemon_sets
         self._controller_user = controller_user
+        self._label_keys = tuple(sorted(set(label_keys)))
         self._scheduler = scheduler
 
     async def pod(self, review: Review) -> Decision:
@@ -64,12 +67,13 @@ class AdmissionService:
         if isinstance(case, Decision):
             return case
         decision = decide_pod(case)
-        if decision.event and not review.dry_run:
+        if decision.events and not review.dry_run:
             ns = self._state.tree.get(case.pod.namespace)
             uid = ns.uid if ns else ""
             name = case.pod.namespace
             reference = ObjectRef("v1", "Namespace", name, uid, namespace=name)
-            self._recorder.emit(reference, decision.finding)
+            for finding in decision.events:
+                self._recorder.emit(reference, finding)
         return self._warned(decision) if decision.outcome is Outcome.PATCHED else decision
 
     async def preset_node(self, review: Review) -> Decision:
@@ -88,7 +92,14 @@ class AdmissionService:
             node = self._node(pod.node_name) if effective.class_name is not None else None
         except Undecided as undecided:
             return _undecided(undecided)
-        return PodCase(pod, effective, view, node, exempt_daemon_sets=self._exempt_daemon_sets)
+        return PodCase(
+            pod,
+            effective,
+            view,
+            node,
+            exempt_daemon_sets=self._exempt_daemon_sets,
+            label_keys=self._label_keys,
+        )
 
     async def namespace(self, review: Review) -> Decision:
         """Decide on a namespace that is created or updated.
@@ -135,11 +146,13 @@ def _pod_request(review: Review) -> PodRequest:
     spec = obj.get("spec")
     has_spec = isinstance(spec, Mapping)
     fields: Mapping[str, Any] = spec if isinstance(spec, Mapping) else {}
+    metadata = obj.get("metadata", {})
     return PodRequest(
         namespace=review.namespace or "",
         node_name=str(fields.get("nodeName") or ""),
         scheduler_name=str(fields.get("schedulerName") or ""),
-        annotations=obj.get("metadata", {}).get("annotations"),
+        annotations=metadata.get("annotations"),
+        labels=metadata.get("labels") or {},
         has_spec=has_spec,
         username=review.username,
         groups=review.groups,

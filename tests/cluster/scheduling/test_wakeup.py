@@ -47,6 +47,23 @@ def test_a_class_is_edited(tenant: Tenant, tenants: Tenants) -> None:
     assert runs_in_time(web, "pod", edit) == "node-3"
 
 
+def test_a_class_is_edited_where_a_plugin_refused_the_node_it_left(
+    tenant: Tenant, tenants: Tenants, nodes: Nodes
+) -> None:
+    nodes.cordon("node-3")
+    name = tenants.create_class(nodeSelector={REGION: "east"})
+    web = tenant(name)
+    web.create("pod")
+    web.wait_pending(
+        "pod", "1 node(s) were unschedulable", f'2 node(s) didn\'t match SchedulingClass "{name}"'
+    )
+
+    def edit() -> None:
+        tenants.api.merge_patch(class_path(name), {"spec": {"nodeSelector": None}})
+
+    assert runs_in_time(web, "pod", edit) in {"node-1", "node-2"}
+
+
 def test_a_class_is_deleted_and_made_again(tenant: Tenant, tenants: Tenants) -> None:
     name = tenants.create_class(nodeSelector={POOL: "none"})
     plain = tenant()

@@ -50,7 +50,8 @@ async def scene() -> AsyncIterator[Scene]:
     async with stub_api() as api, stub_client(api) as client:
         state, told = ClusterState(ExcludedNamespaces([]), stale_after=600), Told()
         recorder: Any = told
-        yield Scene(api, state, told, InheritanceController(state, Bindings(), client, recorder))
+        controller = InheritanceController(state, Bindings(), client, recorder, clock=lambda: 100.0)
+        yield Scene(api, state, told, controller)
 
 
 async def test_a_namespace_without_room_for_annotations_is_protected_all_the_same(

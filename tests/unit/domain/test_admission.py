@@ -52,7 +52,7 @@ def decide(
     effective: Effective = OWN,
     view: ClassView = WEST,
     node: Node | None = None,
-    **options: bool,
+    **options: Any,
 ) -> Decision:
     return decide_pod(PodCase(request, effective, view, node, **options))
 
@@ -101,7 +101,7 @@ def test_without_a_class_a_pod_is_left_alone() -> None:
     decision = decide(pod(), Effective(), ABSENT)
     assert (decision.outcome, decision.patch) == (Outcome.UNCHANGED, ())
     assert decision.warnings == ()
-    assert not decision.event
+    assert decision.events == ()
 
 
 def test_a_confirmed_absent_class_leaves_the_pod_alone_and_says_so() -> None:
@@ -109,7 +109,41 @@ def test_a_confirmed_absent_class_leaves_the_pod_alone_and_says_so() -> None:
     assert decision.outcome is Outcome.UNCHANGED
     assert decision.finding.reason is Reason.CLASS_NOT_FOUND
     assert "dc-1" in decision.warnings[0].named
-    assert decision.event
+    assert decision.events == (decision.finding,)
+
+
+SPREADING = ClassView(
+    ClassState.EXISTS,
+    parse_class(
+        {
+            "metadata": {"name": "dc-1"},
+            "spec": {
+                "topologySpreadConstraints": [
+                    {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+                ]
+            },
+        }
+    ),
+)
+
+
+@pytest.mark.parametrize("scheduler", ["default-scheduler", names.SCHEDULER_NAME])
+@pytest.mark.parametrize("labels", [{}, {"app": "web"}, {"app": "web", "team": "a"}], ids=str)
+def test_a_pod_that_fills_no_selector_of_its_class_is_pinned_all_the_same_and_that_is_told(
+    labels: dict[str, str], scheduler: str
+) -> None:
+    request = pod(labels=labels, scheduler_name=scheduler, annotations={names.CLASS_KEY: "dc-1"})
+    decision = decide(request, view=SPREADING, label_keys=("app", "team"))
+    silent = decide(request, view=WEST, label_keys=("app", "team"))
+    assert (decision.outcome, decision.finding, decision.patch) == (
+        silent.outcome,
+        silent.finding,
+        silent.patch,
+    )
+    assert silent.warnings == silent.events == ()
+    told = [] if len(labels) == 2 else [Reason.SELECTOR_NOT_FILLED]
+    assert [finding.reason for finding in decision.warnings] == told
+    assert decision.events == decision.warnings
 
 
 def test_the_warning_about_an_absent_class_names_the_ancestor_that_set_it() -> None:

@@ -23,7 +23,7 @@ from tests.stubapi import (
     stub_client,
     text_answer,
 )
-from tests.unit.scheduler.world import APART, SPREAD, TOGETHER, World, raw_node, raw_pod
+from tests.unit.scheduler.world import APART, SPREAD, TOGETHER, ZONE, World, raw_node, raw_pod
 
 OK: Json = {"kind": "Status", "status": "Success"}
 
@@ -267,6 +267,52 @@ async def test_a_bound_pod_that_the_watch_never_shows_is_looked_for(
         await b.api.wait_for(lambda: len(b.api.received("GET", pod_path("one"))) >= 2)
         await eventually(lambda: b.world.allowed("two") == left_to_two)
         looking.cancel()
+
+
+def sized(name: str, cpu: str, node: str = "", *, version: int = 1) -> Json:
+    raw = raw_pod(name, node, version=version)
+    raw["spec"]["containers"] = [{"resources": {"requests": {"cpu": cpu}}}]
+    return raw
+
+
+def small_node(cpu: str | None) -> Json:
+    known = {"status": {"allocatable": {"cpu": cpu, "pods": "10"}}} if cpu else {}
+    return {**raw_node("n1"), **known}
+
+
+@pytest.mark.parametrize(
+    ("cpu", "came", "outcome"),
+    [
+        ("1", "meanwhile", BindOutcome.CONFLICT),
+        ("2", "meanwhile", BindOutcome.BOUND),
+        ("1", "before", BindOutcome.BOUND),
+        (None, "meanwhile", BindOutcome.BOUND),
+    ],
+    ids=["full", "room for both", "seen by kube-scheduler", "size not known"],
+)
+async def test_what_another_scheduler_has_taken_meanwhile_is_not_given_away_again(
+    cpu: str | None, came: str, outcome: BindOutcome
+) -> None:
+    """Only that: whether a pod fits beside what was there before is for kube-scheduler to say."""
+    async with bench(World(small_node(cpu), nodeSelector={ZONE: "a"})) as b:
+        b.world.watch(sized("one", "1", version=2))
+        theirs = sized("theirs", "1", "n1", version=3)
+        if came == "before":
+            b.world.watch(theirs)
+        b.in_flight.passed(b.world.pod("one"), ["n1"])
+        if came == "meanwhile":
+            b.world.watch(theirs)
+        assert (await b.bind("one", "n1")).outcome is outcome
+
+
+async def test_pods_of_our_own_scheduler_are_its_own_to_count() -> None:
+    async with bench(World(small_node("1"), nodeSelector={ZONE: "a"})) as b:
+        for name in ("one", "two"):
+            b.world.watch(sized(name, "1", version=2))
+            b.in_flight.passed(b.world.pod(name), ["n1"])
+        assert (await b.bind("one", "n1")).outcome is BindOutcome.BOUND
+        b.world.watch(sized("one", "1", "n1", version=3))
+        assert (await b.bind("two", "n1")).outcome is BindOutcome.BOUND
 
 
 async def test_a_pod_replaced_under_its_name_is_not_bound() -> None:

@@ -1,5 +1,6 @@
 """What answers to reviews rest on: what is known, and how much is asked for it."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from schedclass.kube.state import ClusterState
 from schedclass.webhook.live import LiveReader
 from schedclass.webhook.reviews import Review, parse_review
 from schedclass.webhook.service import AdmissionService
-from tests.stubapi import StubApi, stub_api, stub_client
+from tests.stubapi import StubApi, json_answer, stub_api, stub_client
 from tests.unit.webhook.hosting import review
 
 NORTH = {"nodeSelector": {"example.node-restriction.kubernetes.io/pool": "north"}}
@@ -28,6 +29,7 @@ class Scene:
     api: StubApi
     state: ClusterState
     service: AdmissionService
+    recorder: EventRecorder
 
 
 @pytest.fixture
@@ -36,14 +38,16 @@ async def scene() -> AsyncIterator[Scene]:
         state = ClusterState(ExcludedNamespaces(["kube-*"]), stale_after=60)
         state.namespaces.replace_all([], "100")
         state.classes.replace_all([], "100")
+        recorder = EventRecorder(client, component="test", instance="test")
         service = AdmissionService(
             state,
             LiveReader(state, client, seconds=5),
-            EventRecorder(client, component="test", instance="test"),
+            recorder,
             exempt_daemon_sets=False,
             controller_user="controller",
+            label_keys=("team", "app"),
         )
-        yield Scene(api, state, service)
+        yield Scene(api, state, service, recorder)
 
 
 def under_review(obj: dict[str, Any], **request: Any) -> Review:
@@ -87,3 +91,68 @@ async def test_a_pod_of_an_excluded_namespace_costs_no_request(
         assert decision.finding.reason is Reason.NAMESPACE_EXCLUDED
         assert decision.patch == ()
     assert scene.api.requests == []
+
+
+EVENTS = "/api/v1/namespaces/tenant-a/events"
+OPEN = {
+    "metadata": {"name": "spread", "resourceVersion": "101"},
+    "spec": {
+        "topologySpreadConstraints": [
+            {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+        ]
+    },
+}
+TENANT = {
+    "metadata": {
+        "name": "tenant-a",
+        "uid": "uid-a",
+        "resourceVersion": "101",
+        "labels": {names.CLASS_KEY: "spread"},
+    }
+}
+NOT_FILLED = (
+    'class "spread" applies without its topologySpreadConstraints: no labelSelector, and the pod '
+    "lacks label team; add it, or a labelSelector to the class"
+)
+
+
+def labelled(labels: dict[str, Any] | None, **request: Any) -> Review:
+    metadata = {"name": "job"} if labels is None else {"name": "job", "labels": labels}
+    return under_review({"metadata": metadata, "spec": {}}, namespace="tenant-a", **request)
+
+
+async def test_a_pod_that_fills_no_selector_of_its_class_is_warned_of_and_told_once_in_events(
+    scene: Scene,
+) -> None:
+    scene.state.namespaces.apply("ADDED", TENANT)
+    scene.state.classes.apply("ADDED", OPEN)
+    scene.api.script("POST", EVENTS, json_answer({}, 201))
+    for number in range(50):
+        decision = await scene.service.pod(labelled({"app": f"web-{number}"}))
+        assert decision.outcome is Outcome.PATCHED
+        assert [finding.message for finding in decision.warnings] == [NOT_FILLED]
+    tried = await scene.service.pod(labelled({"app": "web"}, dryRun=True))
+    assert [finding.message for finding in tried.warnings] == [NOT_FILLED]
+    whole = await scene.service.pod(labelled({"app": "web", "team": "a"}))
+    assert (whole.outcome, whole.warnings) == (Outcome.PATCHED, ())
+    assert scene.api.requests == [], "nothing is asked for it"
+
+    writing = asyncio.create_task(scene.recorder.run())
+    await scene.recorder.drained()
+    writing.cancel()
+    (post,) = scene.api.requests
+    event = post.body
+    assert (event["reason"], event["type"]) == ("SelectorNotFilled", "Warning")
+    assert (event["message"], event["count"]) == (NOT_FILLED, 50)
+    assert event["involvedObject"]["name"] == "tenant-a"
+
+
+@pytest.mark.parametrize("labels", [None, {}, {"app": {"no": "string"}}, {"app": ["no string"]}])
+async def test_whatever_labels_a_pod_has_it_is_pinned(
+    scene: Scene, labels: dict[str, Any] | None
+) -> None:
+    scene.state.namespaces.apply("ADDED", TENANT)
+    scene.state.classes.apply("ADDED", OPEN)
+    decision = await scene.service.pod(labelled(labels))
+    assert decision.outcome is Outcome.PATCHED
+    assert [finding.reason for finding in decision.warnings] == [Reason.SELECTOR_NOT_FILLED]

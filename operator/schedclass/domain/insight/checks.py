@@ -1,7 +1,7 @@
 """Everything in a snapshot that is not as the classes want it."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
@@ -24,6 +24,7 @@ NOTES: Final = frozenset(
         Reason.UNKNOWN_KEY,
         Reason.ALREADY_RIGHT,
         Reason.CLASS_DIFFERS,
+        Reason.SELECTOR_NOT_FILLED,
     }
 )
 """What may be meant as it is, and may stay so for ever: worth a look, and nothing is broken."""
@@ -103,6 +104,7 @@ def check(world: World, namespace: str = "") -> CheckReport:
         *_class_violations(world, classes),
         *_namespace_violations(world, spaces),
         *_differences(world, spaces),
+        *_without_effect(world, namespace),
         *(
             v
             for violations in pod_violations(world).values()
@@ -230,10 +232,32 @@ def _differences(world: World, spaces: Collection[str]) -> Iterator[Violation]:
             if named is not None:
                 pods.setdefault(named, []).append(record.pod.name)
         for named, found in sorted(pods.items()):
-            number = "1 pod" if len(found) == 1 else f"{len(found)} pods"
-            message = f"{number}, such as {min(found)}: {_difference(named, class_name)}"
+            message = f"{_such_as(found)}: {_difference(named, class_name)}"
             finding = Finding(Reason.CLASS_DIFFERS, message)
             yield Violation(ViolationKind.DRIFT, Subject("Namespace", name), finding, class_name)
+
+
+def _without_effect(world: World, namespace: str) -> Iterator[Violation]:
+    """Parts of classes that have no effect: one line for all pods that lack the same labels.
+
+    Every pod of a Job, and every bare pod, of an application may lack them.
+    """
+    for name in sorted(world.pods_by_namespace):
+        if namespace not in ("", name):
+            continue
+        pods: dict[tuple[str, Finding], list[str]] = {}
+        for record in world.pods_by_namespace[name]:
+            lost, class_name = world.not_filled(record), world.class_applied(record)
+            if lost is not None and class_name is not None:
+                pods.setdefault((class_name, lost), []).append(record.pod.name)
+        for (class_name, lost), found in sorted(pods.items(), key=lambda entry: entry[1]):
+            finding = replace(lost, message=f"{_such_as(found)}: {lost.message}")
+            yield Violation(ViolationKind.CLASS, Subject("Namespace", name), finding, class_name)
+
+
+def _such_as(pods: Collection[str]) -> str:
+    number = "1 pod" if len(pods) == 1 else f"{len(pods)} pods"
+    return f"{number}, such as {min(pods)}"
 
 
 def class_differs(record: PodRecord, class_name: str) -> Finding | None:

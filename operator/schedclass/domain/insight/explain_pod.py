@@ -79,6 +79,12 @@ def _steps(world: World, record: PodRecord) -> Iterator[Step]:
         why = world.snapshot.unknown.get(Part.NAMESPACES, "it is not there")
         yield Step("Namespace", f"{namespace} cannot be looked at: {why}")
     yield _admission(world, record)
+    lost = None if record.pod.finished else world.not_filled(record)
+    if lost is not None:
+        class_name = world.class_applied(record)
+        says = f'class "{class_name}" leaves labelSelectors open, and the pod fills none of them'
+        rests = (f"SchedulingClass {class_name} spec", f"Pod {record.key} metadata.labels")
+        yield Step("Label selectors", says, rests, (lost,))
 
 
 def _admission(world: World, record: PodRecord) -> Step:

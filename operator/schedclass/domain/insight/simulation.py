@@ -134,17 +134,8 @@ class Simulator:
         self._extender = Decisions(self._with_classes, Scope.CLASS)
 
     def class_applied(self, record: PodRecord) -> str | None:
-        """The class that scheduling applies to a pod; None if it goes past all classes.
-
-        A pod that nobody has stored yet is taken as admission would leave it.
-        """
-        name = self._world.class_name_of(record)
-        if record.stored:
-            return name if record.scheduler == names.SCHEDULER_NAME else None
-        exempt = record.pod.daemon and self._world.policy.exempt_daemon_sets
-        if exempt or name is None or self._world.exists(name) is False:
-            return None
-        return name
+        """See `World.class_applied`."""
+        return self._world.class_applied(record)
 
     def judge(self, record: PodRecord, only: Collection[str] = ()) -> Judgement:
         """Judge all nodes for a pod; one that runs already is judged as if it did not.

@@ -6,6 +6,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from schedclass.domain import names
+from schedclass.domain.findings import Finding
 from schedclass.domain.inheritance import Effective, effective_class
 from schedclass.domain.insight.hashes import with_hashes
 from schedclass.domain.insight.priorities import with_priorities
@@ -24,6 +25,7 @@ from schedclass.domain.scheduling import CompiledClass, compile_class
 from schedclass.domain.scheduling.cluster import Cluster
 from schedclass.domain.schedulingclass import SchedulingClass
 from schedclass.domain.tree import NamespaceTree
+from schedclass.domain.unfilled import selector_not_filled
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,25 @@ class World:
     def class_name_of(self, record: PodRecord) -> str | None:
         """The class that applies to a pod: of its namespace, else the one its annotation names."""
         return self.effective(record.pod.namespace).class_name or record.pod.class_annotation
+
+    def class_applied(self, record: PodRecord) -> str | None:
+        """The class that scheduling applies to a pod; None if it goes past all classes.
+
+        A pod that nobody has stored yet is taken as admission would leave it.
+        """
+        name = self.class_name_of(record)
+        if record.stored:
+            return name if record.scheduler == names.SCHEDULER_NAME else None
+        exempt = record.pod.daemon and self.policy.exempt_daemon_sets
+        if exempt or name is None or self.exists(name) is False:
+            return None
+        return name
+
+    def not_filled(self, record: PodRecord) -> Finding | None:
+        """What of its class has no effect on a pod for want of labels; None if all of it has."""
+        name = self.class_applied(record)
+        cls = self.classes.get(name) if name is not None else None
+        return selector_not_filled(cls, record.pod.labels, self.policy.label_keys)
 
     def exists(self, class_name: str) -> bool | None:
         """Whether a class exists; None where that cannot be known."""

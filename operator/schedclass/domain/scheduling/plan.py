@@ -16,7 +16,7 @@ from schedclass.domain.scheduling.constraints import (
 from schedclass.domain.scheduling.counters import Counted, DomainCounts
 from schedclass.domain.scheduling.holdings import Holdings
 from schedclass.domain.scheduling.pods import Pod
-from schedclass.domain.scheduling.podsets import PodSet, Selector, Term, TermTemplate
+from schedclass.domain.scheduling.podsets import PodSet, Selector, Term, TermTemplate, missing_keys
 from schedclass.domain.scheduling.rules import (
     AffinityRule,
     AntiAffinityRule,
@@ -227,8 +227,8 @@ class Planner:
             return
         added = [self.bind(template, subject.class_name) for template in subject.added.affinity]
         if any(term.pods.selector is None for term in added):
-            keys = self._cluster.default_label_keys
-            yield RejectAll(verdicts.affinity_selects_nothing(subject.class_name, keys))
+            missing = missing_keys(self._cluster.default_label_keys, subject.pod.labels)
+            yield RejectAll(verdicts.affinity_selects_nothing(subject.class_name, missing))
             return
         terms = [self.bind(template, _OWN) for template in subject.own.affinity] + added
         if terms:

@@ -4,7 +4,7 @@ The sets are compiled forms of label selectors, hashable, so that one set that m
 counted once (see counters.py).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -178,6 +178,11 @@ def filling_selector(pairs: tuple[tuple[str, str], ...]) -> Selector:
     return Selector(equals=pairs)
 
 
+def missing_keys(keys: Sequence[str], labels: Mapping[str, object]) -> tuple[str, ...]:
+    """Those of the keys that labels lack, in their order."""
+    return tuple(key for key in keys if key not in labels)
+
+
 def filling_for(keys: tuple[str, ...], labels: Mapping[str, str]) -> Selector | None:
     """What a missing selector of a class is filled with for a pod.
 
@@ -189,6 +194,6 @@ def filling_for(keys: tuple[str, ...], labels: Mapping[str, str]) -> Selector | 
         A selector of the pod's own values of all the keys; None if the pod lacks one of them or
         no keys are configured.
     """
-    if not keys or not all(key in labels for key in keys):
+    if not keys or missing_keys(keys, labels):
         return None
     return filling_selector(tuple((key, labels[key]) for key in keys))

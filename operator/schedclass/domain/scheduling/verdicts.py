@@ -135,11 +135,16 @@ def affinity_mismatch(class_name: str) -> Rejection:
     return Rejection(Plugin.POD_AFFINITY, Reason.POD_AFFINITY_UNMET, message, class_name=class_name)
 
 
-def affinity_selects_nothing(class_name: str, keys: Sequence[str]) -> Rejection:
-    """A required pod affinity term has no labelSelector and none can be filled in."""
+def affinity_selects_nothing(class_name: str, missing: Sequence[str]) -> Rejection:
+    """A required pod affinity term has no labelSelector and none can be filled in.
+
+    Args:
+        class_name: the class that the term is of.
+        missing: the label keys that the pod lacks; empty where no keys are configured.
+    """
     message = (
         f'SchedulingClass "{class_name}" pod affinity has no labelSelector, and the pod lacks '
-        f"labels to fill it from ({', '.join(keys) or 'no keys are configured'})"
+        f"labels to fill it from ({', '.join(missing) or 'no keys are configured'})"
     )
     return Rejection(Plugin.POD_AFFINITY, Reason.POD_AFFINITY_UNMET, message, class_name=class_name)
 
