@@ -157,6 +157,10 @@ class Turn:
         return {name: 1000 * used / self.pods for name, used in self.cpu.items()}
 
 
+NO_ADMISSION: Final[Json] = {"webhook": {"enabled": False}, "policies": {"enabled": False}}
+"""Chart values that leave every request to the API server alone."""
+
+
 def limits(cluster: Cluster) -> None:
     """Gives the stock scheduler of a control plane the same limits as ours, and starts it anew."""
     path = cluster.folder / "config" / "kube-scheduler.json"
@@ -169,7 +173,7 @@ def limits(cluster: Cluster) -> None:
 def values(extra: Mapping[str, Any] | None = None) -> Json:
     """Chart values: no admission of ours, and the limits of the stock scheduler."""
     scheduler = {"kubeScheduler": {"clientConnection": dict(UNLIMITED)}, **(extra or {})}
-    return {"webhook": {"enabled": False}, "scheduler": scheduler}
+    return {**NO_ADMISSION, "scheduler": scheduler}
 
 
 LEASE_ENV: Final = {

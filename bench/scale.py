@@ -16,6 +16,7 @@ from rich.table import Table
 
 from bench import admission_at_scale, machine
 from bench.large_cluster import CONTROLLER, NAMESPACES, WEBHOOK, Scale
+from bench.placing import NO_ADMISSION
 from bench.report import Goal
 from controlplane import Cluster, Installation, eventually
 from controlplane.installation import NAMESPACE, RELEASE
@@ -30,7 +31,7 @@ async def measure(scale: Scale, folder: Path, rounds: int) -> None:
     out = scale.out
     out.print(f"Creating {scale.count} namespaces and {scale.classes} classes …")
     await scale.build()
-    scale.operator.install_chart(webhook={"url": scale.operator.url})
+    scale.operator.install_chart(webhook={"url": scale.operator.url}, policies={})
     scale.operator.start_service()
     out.print("Starting the controller for the first time, for the certificate and the labels …")
     scale.operator.start_replica(CONTROLLER, wait=False)
@@ -115,7 +116,7 @@ async def _run(
     count, children, classes, rounds = sizes
     operator = Installation(cluster, replicas=1)
     # Without admission at first, so that the tree is built at the API server's own pace.
-    operator.install_chart(webhook={"enabled": False})
+    operator.install_chart(**NO_ADMISSION)
     source = kubeconfig(str(cluster.kubeconfig))
     async with await KubeClient.load(role="bench", source=source) as admin:
         scale = Scale(cluster, operator, admin, out, count, children, classes)
