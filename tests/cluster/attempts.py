@@ -273,6 +273,7 @@ OWN_NAMESPACE: Final = [
             "an owner without a class": owned_by("free"),
             "another tenant as owner": owned_by("other"),
             "an owner of a false uid": owned_by("parent", uid="none"),
+            "its owner in another version": owned_by("parent", apiVersion="example.com/v1"),
             "everything at once": everything_at_once,
         }.items()
     ),

@@ -259,9 +259,9 @@ def test_rules_of_the_class_that_do_not_apply_are_told_in_a_warning_and_one_even
     group, kind, name = names.LINEAGE_LABELS
     job = {"labels": {kind: "Job"}}
     told = (
-        f'class "{class_name}" applies without its topologySpreadConstraints: no labelSelector, '
-        "and the pod lacks labels apps.cozystack.io/application.{group,name}; add them, or a "
-        "labelSelector to the class"
+        "the pod lacks labels apps.cozystack.io/application.{group,name} to fill a labelSelector "
+        f'of class "{class_name}" from; add them, or a labelSelector to the class; it applies '
+        "without its topologySpreadConstraints"
     )
     for number in range(3):
         assert pinned_to(create(api, namespace, pod(f"job-{number}", metadata=job))) == class_name

@@ -4,7 +4,7 @@ The rule, root-most first: the request of the first ancestor-or-self that has on
 below. A child cannot override, and a parent that is gone never means that the class is taken off.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from schedclass.domain import names
@@ -112,6 +112,18 @@ def effective_class(tree: NamespaceTree, ns: Namespace) -> Effective:
             return Effective(own, ns.name, ns.uid, own)
         return Effective(kept, ns.inherited_from or "", ns.inherited_from_uid or "", own, kept=True)
     return Effective()
+
+
+def admitting(ns: Namespace | None, effective: Effective) -> Effective:
+    """By which class pods of a namespace are admitted: the effective one, but for one moment.
+
+    While its label `enforced` is still there after the last class was taken off, policies of the
+    API server refuse pods without one. So what the label names goes on until the controller has
+    taken both off: nobody is blocked by a change that is on its way down the tree.
+    """
+    if effective.class_name is not None or ns is None or not ns.enforced or ns.label is None:
+        return effective
+    return replace(effective, class_name=ns.label, origin=ns.inherited_from or ns.name)
 
 
 def _root_first(tree: NamespaceTree, ns: Namespace) -> list[Namespace]:

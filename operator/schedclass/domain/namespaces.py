@@ -124,14 +124,13 @@ def _text(value: object) -> str | None:
 
 
 def _namespace_owners(references: object) -> tuple[Owner, ...]:
+    """Those of kind Namespace in whatever version: the uid tells whether it is one of ours."""
     if not isinstance(references, list):
         return ()
     return tuple(
         Owner(name=str(reference.get("name", "")), uid=str(reference.get("uid", "")))
         for reference in references
-        if isinstance(reference, Mapping)
-        and reference.get("kind") == "Namespace"
-        and reference.get("apiVersion", "v1") == "v1"
+        if isinstance(reference, Mapping) and reference.get("kind") == "Namespace"
     )
 
 

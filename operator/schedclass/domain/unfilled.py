@@ -46,18 +46,19 @@ def selector_not_filled(
 ) -> Finding | None:
     """The finding about it, one sentence; None if all of the class has an effect.
 
-    It names no pod, so that it is the same for all pods that lack the same labels. The arguments
-    are those of `unfilled`.
+    It names no pod, so that it is the same for all pods that lack the same labels. What to do comes
+    first: a warning has room for 256 bytes. The arguments are those of `unfilled`.
     """
     found = unfilled(cls, labels, keys)
     if cls is None or found is None:
         return None
-    why, way_out = "no keys are configured to fill it from", "give the class one"
+    why, way_out = "no keys are configured", "give the class one"
     if found.missing:
         several = len(found.missing) > 1
         why = f"the pod lacks label{'s' if several else ''} {_in_short(found.missing)}"
         way_out = f"add {'them' if several else 'it'}, or a labelSelector to the class"
-    message = f'class "{cls.name}" {_effect(found.terms)}: no labelSelector, and {why}; {way_out}'
+    lack = f'{why} to fill a labelSelector of class "{cls.name}" from'
+    message = f"{lack}; {way_out}; it {_effect(found.terms)}"
     return Finding(Reason.SELECTOR_NOT_FILLED, message)
 
 

@@ -33,6 +33,9 @@ BURST: Final = 25
 REFILL_SECONDS: Final = 300.0
 """client-go's spam filter: 25 at once, then one per five minutes for each object."""
 
+RESERVED_PART: Final = 5
+"""One part in so many of the burst is kept for what was not said of the object before."""
+
 FIRST_DELAY: Final = 0.5
 LONGEST_DELAY: Final = 30.0
 
@@ -252,7 +255,9 @@ class EventRecorder:
         now = self._clock()
         tokens, at = self._tokens.pop(about, (float(self._burst), now))
         tokens = min(float(self._burst), tokens + (now - at) / self._refill)
-        allowed = tokens >= 1
+        # Repeats leave something for what is new about the object.
+        least = 1 + self._burst // RESERVED_PART if key in self._known else 1
+        allowed = tokens >= least
         self._tokens[about] = (tokens - allowed, now)
         if len(self._tokens) > REMEMBERED:
             self._tokens.popitem(last=False)

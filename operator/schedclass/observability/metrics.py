@@ -47,7 +47,8 @@ _OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE")
 _CONTROLLERS: Final = ("inheritance", "classes", "compliance")
 _VERBS: Final = ("filter", "prioritize", "preempt", "bind")
 _ANSWERS: Final = (
-    *(("filter", result) for result in ("passed", "refused", "unready", "doubtful", "chained")),
+    *(("filter", result) for result in ("passed", "refused", "unready", "doubtful")),
+    *(("filter", result) for result in ("chained", "overtaken")),
     *(("prioritize", result) for result in ("scored", "indifferent")),
     *(("preempt", result) for result in ("kept", "refused", "unready")),
     *(("bind", result) for result in ("bound", "conflict", "refused", "unknown")),

@@ -45,7 +45,7 @@ class Arrivals:
             return False  # whether it fits is not known, and kube-scheduler says so
         room = Room()
         room.put_node(node, found.allocatable)
-        for other in self._state.cluster.pods:
-            if other.node_name == node and other.uid != pod.uid and other.demand is not None:
+        for other in self._state.cluster.pods.on_node(node):
+            if other.uid != pod.uid and other.demand is not None:
                 room.put(other.uid, node, other.demand)
         return not room.fits(node, pod.demand)

@@ -252,7 +252,7 @@ class Binder:
         return None, frozenset()
 
     def _why_not(self, pod: Pod, node: str) -> BindResult | None:
-        problem = "the extender is being stopped" if self._stopping else self._state.problem()
+        problem = self._problem(pod)
         if problem is not None:
             return BindResult(BindOutcome.REFUSED, problem)
         known = self._state.pod(pod.namespace, pod.name, pod.uid) or pod
@@ -270,6 +270,14 @@ class Binder:
             taken = f"by now pods of another scheduler have taken the room on {node}"
             return BindResult(BindOutcome.CONFLICT, taken)
         return None
+
+    def _problem(self, pod: Pod) -> str | None:
+        """Why nothing can be bound for a pod, on whatever node."""
+        if self._stopping:
+            return "the extender is being stopped"
+        if self._state.is_leaving(pod.namespace):
+            return "the namespace of the pod is being deleted"
+        return self._state.problem()
 
     async def _find_out(
         self, pod: Pod, request: BindRequest, why: str, *, over: bool = False

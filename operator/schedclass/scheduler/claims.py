@@ -7,8 +7,10 @@ a restart, is read there as soon as it matters to a pod.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from schedclass.domain import names
@@ -17,10 +19,15 @@ from schedclass.domain.scheduling.interactions import interact
 from schedclass.kube.client import KubeClient, resource_path
 from schedclass.scheduler.state import SchedulerState
 
-SETTLE_SECONDS: Final = 2.0
+SETTLE_SECONDS: Final = 1.0
 """kube-scheduler tries one pod after the other, so all of them wait while claims are read."""
 
+GET_SECONDS: Final = 2.0
 AT_ONCE: Final = 16
+
+RECENT_SECONDS: Final = 15.0
+"""For so long after a try the scheduler beside us counts as the one that schedules, whatever became
+of that try. kube-scheduler's longest pause after an error is 10 s."""
 
 MAX_CLAIMS: Final = 16
 """Of one pod: all of them get the same node, but for those whose volumes are there already."""
@@ -58,6 +65,8 @@ class ClaimedPlaces:
         self._open: set[str] = set()
         self._noted_at: dict[str, float] = {}
         self._clock = clock
+        self._tried_at = -math.inf
+        self._reads: dict[str, asyncio.Task[None]] = {}
         self._readers = asyncio.Semaphore(AT_ONCE)
         for key, pod in state.pods.items():
             self._pod_changed(key, None, pod)
@@ -66,41 +75,61 @@ class ClaimedPlaces:
 
     def tried(self, uid: str) -> None:
         """Filter is asked about a pod; to be told before the asking counts as activity."""
-        if not self._active():
+        now = self._clock()
+        if not self._active() and now - self._tried_at > RECENT_SECONDS:
             for waiting in self._waiting:
                 self._note(waiting)
+        self._tried_at = now
         self._over(uid)
 
     async def settle(self, pod: Pod) -> None:
         """Promise the pods that matter to this one what their claims say.
 
         Raises:
-            ApiError, Unreachable, TimeoutError: a claim could not be read; it stays open. What was
-                read until then need not be read again.
+            ApiError, Unreachable, TimeoutError: a claim could not be read, or not yet. Reads that
+                were begun go on, so that each try finds more of them done.
         """
         cluster = self._state.cluster
-        others = [
-            self._waiting[uid]
+        reads = [
+            self._read(self._waiting[uid])
             for uid in self._open
             if uid != pod.uid and interact(cluster, self._waiting[uid], pod)
         ]
-        if others:
-            async with asyncio.timeout(SETTLE_SECONDS):
-                await asyncio.gather(*(self._look(other) for other in others))
+        if not reads:
+            return
+        done, late = await asyncio.wait(reads, timeout=SETTLE_SECONDS)
+        for read in done:
+            read.result()
+        if late:
+            raise TimeoutError
+
+    def _read(self, pod: Pod) -> asyncio.Task[None]:
+        """The read of a pod's claims that is under way, or a new one."""
+        read = self._reads.get(pod.uid)
+        if read is None or read.done():
+            read = self._reads[pod.uid] = asyncio.create_task(self._look(pod))
+            read.add_done_callback(partial(self._ended, pod.uid))
+        return read
+
+    def _ended(self, uid: str, read: asyncio.Task[None]) -> None:
+        if self._reads.get(uid) is read:
+            del self._reads[uid]
+        if not read.cancelled():
+            read.exception()  # told to whoever waits; there may be nobody
 
     async def _look(self, pod: Pod) -> None:
-        claims = pod.claims[:MAX_CLAIMS]
-        found = await asyncio.gather(*(self._selected_node(pod.namespace, name) for name in claims))
-        node = next(filter(None, found), "")
+        found = ""
+        for name in pod.claims[:MAX_CLAIMS]:
+            found = found or await self._selected_node(pod.namespace, name)
         if pod.uid not in self._open:
             return  # tried by us meanwhile, or gone
         self._open.discard(pod.uid)
-        if node:
-            self._state.promises.make(pod, node)
+        if found:
+            self._state.promises.make(pod, found)
 
     async def _selected_node(self, namespace: str, claim: str) -> str:
         path = resource_path("v1", "persistentvolumeclaims", namespace=namespace, name=claim)
-        async with self._readers:
+        async with self._readers, asyncio.timeout(GET_SECONDS):
             found = await self._client.find(path)
         if found is None:
             return ""

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from schedclass.domain import names
 from schedclass.kube.client import KubeClient, resource_path
-from schedclass.kube.delays import happens_within
+from schedclass.kube.delays import Delays, happens_within
 from schedclass.kube.errors import ApiError, Unreachable
-from schedclass.scheduler.waiting import RefusedPods
+from schedclass.scheduler.waiting import LONGEST_PAUSE, RefusedPods
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +73,8 @@ class Nudger:
         self._news = asyncio.Event()
         self._last = -INTERVAL_SECONDS
         self._begun = False
+        self._pauses = Delays(INTERVAL_SECONDS, LONGEST_PAUSE)
+        self._not_before = -INTERVAL_SECONDS
 
     def news(self) -> None:
         """The state has changed."""
@@ -89,7 +91,8 @@ class Nudger:
             wanted = self._due()
 
     def _due(self) -> float | None:
-        return self._refused.due() if self._begun else 0.0
+        due = self._refused.due() if self._begun else 0.0
+        return None if due is None else max(due, self._not_before - time.monotonic())
 
     async def _news_or_due(self) -> None:
         if await happens_within(self._news, self._due()):
@@ -112,8 +115,12 @@ class Nudger:
         await asyncio.sleep(at - now)
         self._last = time.monotonic()
         written = await self._nudge()
-        self._begun = self._begun or written
-        self._refused.nudged()
+        if written:
+            self._begun = True
+            self._pauses.reset()
+            self._refused.nudged()
+        else:
+            self._not_before = time.monotonic() + self._pauses.next()
         self._on_nudge(written)
 
     async def _nudge(self) -> bool:

@@ -91,7 +91,7 @@ class Extender:
         before = self._state.promises.withdraw(pod.uid)
         names = request.names
         self._claimed.tried(pod.uid)
-        if self._is_leaving(pod):
+        if self._state.is_leaving(pod.namespace):
             self._observe("filter", "refused")
             return protocol.filter_answer([], dict.fromkeys(names, NAMESPACE_LEAVES))
         try:
@@ -115,12 +115,7 @@ class Extender:
         if doubtful is not None and not passing:
             # Its other nodes were not asked about, so it cannot be told when it is worth a try.
             return self._filter_error("doubtful", _still_under_way(doubtful))
-        return await self._answer(pod, request.pod, names, passing, before)
-
-    def _is_leaving(self, pod: Pod) -> bool:
-        """Whether the API server would refuse to bind a pod, wherever, as its namespace goes."""
-        namespace = self._state.known.namespaces.get(pod.namespace)
-        return namespace is not None and namespace.deleting
+        return await self._answer(pod, request.pod, request.names, passing, before)
 
     async def _beside_others(self, pod: Pod, names: list[str]) -> list[str]:
         """The nodes that are open once those on their way are where they go, if that is known.

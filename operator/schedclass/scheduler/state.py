@@ -109,6 +109,11 @@ class SchedulerState:
         found = self.pods.get(f"{namespace}/{name}")
         return found if found is not None and found.uid == uid else None
 
+    def is_leaving(self, namespace: str) -> bool:
+        """Whether a namespace is being deleted: the API server binds none of its pods any more."""
+        found = self.known.namespaces.get(namespace)
+        return found is not None and found.deleting
+
     def preempts(self, pod: Pod) -> None:
         """kube-scheduler has found victims for a pod: the node it names then is no hint of ours.
 

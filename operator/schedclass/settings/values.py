@@ -131,7 +131,7 @@ class ExtraExtender(BaseModel):
     weight: Annotated[int, Field(ge=1, le=1000)] = 1
     node_cache_capable: bool = False
     ignorable: bool = False
-    http_timeout: Annotated[float, BeforeValidator(_go_seconds), Field(gt=0, le=8)] = 5
+    http_timeout: Annotated[float, BeforeValidator(_go_seconds), Field(gt=0, le=6)] = 5
 
 
 Port = Annotated[int, Field(ge=0, le=65535)]

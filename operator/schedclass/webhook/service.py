@@ -18,7 +18,7 @@ from schedclass.domain.admission import (
 )
 from schedclass.domain.class_status import SchedulerSign, scheduler_missing
 from schedclass.domain.findings import Finding, Reason, Severity
-from schedclass.domain.inheritance import Effective, effective_class
+from schedclass.domain.inheritance import Effective, admitting, effective_class
 from schedclass.domain.namespaces import parse_namespace
 from schedclass.domain.nodes import Node
 from schedclass.domain.stamping import decide_namespace
@@ -88,6 +88,7 @@ class AdmissionService:
             return PodCase(pod, Effective(), ClassView(ClassState.ABSENT), excluded=True)
         try:
             effective = await self._live.effective(pod.namespace)
+            effective = admitting(self._state.tree.get(pod.namespace), effective)
             view = await self._live.class_view(effective.class_name)
             node = self._node(pod.node_name) if effective.class_name is not None else None
         except Undecided as undecided:

@@ -10,8 +10,9 @@ from tests.unit.cli.running import NODES, Done, manifests, schedclass
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 ZONE = "topology.kubernetes.io/zone"
 SPREAD = {"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
-LACKS = "no labelSelector, and the pod lacks labels apps.cozystack.io/application"
-LOST = f'class "dc" applies without its topologySpreadConstraints: {LACKS}'
+LACKS = "the pod lacks labels apps.cozystack.io/application"
+FILLED = 'to fill a labelSelector of class "dc" from'
+LOST = "it applies without its topologySpreadConstraints"
 GROUP, KIND, NAME = names.LINEAGE_LABELS
 
 
@@ -59,11 +60,11 @@ def test_pods_of_a_namespace_that_lack_the_same_labels_are_one_note() -> None:
     bare = [pod(f"job-{number}") for number in range(3)]
     there = [pod("half", KIND), pod("whole", GROUP, KIND, NAME), pod("b", namespace="tenant-b")]
     done = check(dc(), tenant(), tenant("tenant-b"), *bare, *there)
-    way_out = "add them, or a labelSelector to the class"
+    rest = f"{FILLED}; add them, or a labelSelector to the class; {LOST}"
     assert notes(done) == [
-        ("tenant-a", f"1 pod, such as half: {LOST}.{{group,name}}; {way_out}"),
-        ("tenant-a", f"3 pods, such as job-0: {LOST}.{{group,kind,name}}; {way_out}"),
-        ("tenant-b", f"1 pod, such as b: {LOST}.{{group,kind,name}}; {way_out}"),
+        ("tenant-a", f"1 pod, such as half: {LACKS}.{{group,name}} {rest}"),
+        ("tenant-a", f"3 pods, such as job-0: {LACKS}.{{group,kind,name}} {rest}"),
+        ("tenant-b", f"1 pod, such as b: {LACKS}.{{group,kind,name}} {rest}"),
     ]
     assert done.document["violations"] == []
     assert done.code == 0
@@ -96,7 +97,7 @@ def test_nothing_is_told_where_nothing_is_lost(
 def test_where_no_keys_are_configured_no_label_can_help() -> None:
     done = check(dc(), tenant(), pod("whole", *names.LINEAGE_LABELS), arguments=("--label-keys=",))
     ((_, message),) = notes(done)
-    assert message.endswith("no keys are configured to fill it from; give the class one")
+    assert f"no keys are configured {FILLED}; give the class one" in message
 
 
 @pytest.mark.parametrize("stored", [True, False])
@@ -104,7 +105,7 @@ def test_an_explained_pod_tells_which_rules_have_no_effect(*, stored: bool) -> N
     given = ("-n", "tenant-a", "-f", NODES, "-f", "-")
     stdin = manifests(dc(), tenant(), pod("job", KIND, stored=stored))
     table = schedclass("explain", "pod", "job", *given, stdin=stdin)
-    assert f"SelectorNotFilled: {LOST}.{{group,name}}; add them" in table.out
+    assert f"SelectorNotFilled: {LACKS}.{{group,name}} {FILLED}; add them" in table.out
     told = schedclass("explain", "pod", "job", *given, "-o", "json", stdin=stdin).document
     step = told["explanation"]["steps"][-1]
     assert step["rule"] == "Label selectors"
@@ -120,7 +121,8 @@ def test_a_required_pod_affinity_that_holds_a_pod_back_is_told_with_the_labels()
         *("explain", "pod", "waits", "-n", "tenant-a", "-f", NODES, "-f", "-"),
         stdin=manifests(near, tenant(), waits),
     )
-    assert f'class "dc" leaves the pod Pending by its required podAffinity: {LACKS}' in done.out
+    assert f"SelectorNotFilled: {LACKS}.{{group,name}} {FILLED}; add them" in done.out
+    assert "it leaves the pod Pending by its required podAffinity" in done.out
     assert (
         '=> 0/3 nodes are available: 3 SchedulingClass "dc" pod affinity has no labelSelector, and '
         f"the pod lacks labels to fill it from ({GROUP}, {NAME})."
@@ -138,7 +140,7 @@ def test_a_workload_tells_it_of_pods_that_are_still_to_come() -> None:
     given = ("-n", "tenant-a", "-f", NODES, "-f", "-")
     stdin = manifests(dc(), tenant(), web)
     table = schedclass("explain", "deployment", "web", *given, stdin=stdin)
-    assert table.out.count(f"SelectorNotFilled: {LOST}.{{group,name}}; add them") == 1
+    assert table.out.count(f"SelectorNotFilled: {LACKS}.{{group,name}} {FILLED}; add them") == 1
     told = schedclass("explain", "deployment", "web", *given, "-o", "json", stdin=stdin).document
     (missing,) = told["missing"]
     reasons = [f["reason"] for step in missing["explanation"]["steps"] for f in step["findings"]]

@@ -15,7 +15,7 @@ from schedclass.domain.scheduling.constraints import compile_spec
 from schedclass.domain.scheduling.podsets import filling_for
 from schedclass.domain.schedulingclass import SchedulingClass, parse_class
 from schedclass.domain.unfilled import selector_not_filled, unfilled
-from schedclass.webhook.reviews import WARNING_BYTES
+from schedclass.webhook.reviews import tidy_warnings
 from tests.strategies import PREFERRED, REQUIRED, orderly_specs
 
 GROUP, KIND, NAME = LINEAGE_LABELS
@@ -39,40 +39,41 @@ def sentence(
 
 
 @pytest.mark.parametrize(
-    ("labels", "keys", "told"),
+    ("labels", "keys", "lack", "way_out"),
     [
         (
             [],
             LINEAGE_LABELS,
-            "the pod lacks labels apps.cozystack.io/application.{group,kind,name}; add them, or a "
-            "labelSelector to the class",
+            "the pod lacks labels apps.cozystack.io/application.{group,kind,name}",
+            "add them, or a labelSelector to the class",
         ),
         (
             [KIND],
             LINEAGE_LABELS,
-            "the pod lacks labels apps.cozystack.io/application.{group,name}; add them, or a "
-            "labelSelector to the class",
+            "the pod lacks labels apps.cozystack.io/application.{group,name}",
+            "add them, or a labelSelector to the class",
         ),
         (
             [KIND, NAME],
             LINEAGE_LABELS,
-            "the pod lacks label apps.cozystack.io/application.group; add it, or a labelSelector "
-            "to the class",
+            "the pod lacks label apps.cozystack.io/application.group",
+            "add it, or a labelSelector to the class",
         ),
         (
             [],
             ["team", "app", "example.org/app"],
-            "the pod lacks labels team, app, example.org/app; add them, or a labelSelector to the "
-            "class",
+            "the pod lacks labels team, app, example.org/app",
+            "add them, or a labelSelector to the class",
         ),
-        ([KIND], [], "no keys are configured to fill it from; give the class one"),
+        ([KIND], [], "no keys are configured", "give the class one"),
     ],
 )
-def test_the_sentence_names_class_rules_missing_labels_and_the_way_out(
-    labels: list[str], keys: list[str], told: str
+def test_the_sentence_names_missing_labels_the_way_out_and_class_rules(
+    labels: list[str], keys: list[str], lack: str, way_out: str
 ) -> None:
-    effect = 'class "dc-west" applies without its required podAntiAffinity'
-    assert sentence(APART, labels, keys) == f"{effect}: no labelSelector, and {told}"
+    lost = "it applies without its required podAntiAffinity"
+    filled = 'to fill a labelSelector of class "dc-west" from'
+    assert sentence(APART, labels, keys) == f"{lack} {filled}; {way_out}; {lost}"
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_the_sentence_names_class_rules_missing_labels_and_the_way_out(
 def test_what_is_lost_is_told_apart_from_what_holds_the_pod_back(
     spec: dict[str, Any], effect: str
 ) -> None:
-    assert sentence(spec).startswith(f'class "dc-west" {effect}: ')
+    assert sentence(spec).endswith(f"; it {effect}")
 
 
 @pytest.mark.parametrize(
@@ -124,13 +125,26 @@ def test_a_class_that_leaves_no_selector_open_loses_nothing(spec: dict[str, Any]
     assert unfilled(None, {}, LINEAGE_LABELS) is None
 
 
-def test_the_usual_warning_is_not_cut() -> None:
-    found = selector_not_filled(
-        scheduling_class({**APART, "topologySpreadConstraints": [SPREAD]}), {}, LINEAGE_LABELS
-    )
-    assert found is not None
-    assert (found.reason, found.severity) == (Reason.SELECTOR_NOT_FILLED, Severity.WARNING)
-    assert len(found.named.encode()) <= WARNING_BYTES
+EACH_KIND = {
+    **{
+        kind: {REQUIRED: [TERM], PREFERRED: [{"weight": 1, "podAffinityTerm": TERM}]}
+        for kind in ("podAffinity", "podAntiAffinity")
+    },
+    "topologySpreadConstraints": [SPREAD],
+}
+
+
+def test_the_usual_warning_is_not_cut_and_the_longest_says_what_to_do() -> None:
+    usual = selector_not_filled(scheduling_class(APART), {}, LINEAGE_LABELS)
+    assert usual is not None
+    assert (usual.reason, usual.severity) == (Reason.SELECTOR_NOT_FILLED, Severity.WARNING)
+    assert tidy_warnings((usual.named,)) == [usual.named]
+    longest = selector_not_filled(scheduling_class(EACH_KIND), {}, LINEAGE_LABELS)
+    assert longest is not None
+    (told,) = tidy_warnings((longest.named,))
+    assert told != longest.named
+    assert ".{group,kind,name} " in told
+    assert "; add them, or a labelSelector to the class; it " in told
 
 
 @given(spec=orderly_specs(), keys=KEYS, has=KEYS)
@@ -177,7 +191,7 @@ def test_the_labels_that_are_told_are_those_that_are_missing(
     if keys and not missing:
         assert told == ""
         return
-    listed = re.search(r"lacks labels? (.*); add", told)
+    listed = re.search(r"lacks labels? (.*) to fill", told)
     assert ({*_expanded(listed[1])} if listed else set()) == set(missing)
     assert ("no keys are configured" in told) is (not keys)
 

@@ -172,6 +172,20 @@ async def test_one_object_cannot_flood_and_gets_its_share_back_in_time(stub: Stu
         assert len(stub.received("POST", POSTS)) == 4
 
 
+async def test_repeats_leave_room_for_what_is_new_about_an_object(stub: StubApi) -> None:
+    async with recording(stub, clock=lambda: 0.0) as recorder:
+        recorder.emit(POD, MISSING)
+        await recorder.drained()
+        path = f"{POSTS}/{stub.requests[0].body['metadata']['name']}"
+        stub.script("PATCH", path, json_answer({}))
+        for _ in range(40):
+            recorder.emit(POD, MISSING)
+            await recorder.drained()
+        recorder.emit(POD, about(MISSING, 1))
+        await recorder.drained()
+    assert len(stub.received("POST", POSTS)) == 2
+
+
 async def test_repeats_that_were_held_back_are_in_the_next_count(stub: StubApi) -> None:
     now = 0.0
     async with recording(stub, burst=1, refill_seconds=10, clock=lambda: now) as recorder:

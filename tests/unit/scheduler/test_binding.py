@@ -23,7 +23,16 @@ from tests.stubapi import (
     stub_client,
     text_answer,
 )
-from tests.unit.scheduler.world import APART, SPREAD, TOGETHER, ZONE, World, raw_node, raw_pod
+from tests.unit.scheduler.world import (
+    APART,
+    SPREAD,
+    TOGETHER,
+    ZONE,
+    World,
+    raw_namespace,
+    raw_node,
+    raw_pod,
+)
 
 OK: Json = {"kind": "Status", "status": "Success"}
 
@@ -95,6 +104,15 @@ async def test_a_pod_is_bound_with_its_uid_as_a_precondition() -> None:
         assert sent.body["metadata"]["uid"] == "uid-one"
         assert sent.body["target"] == {"apiVersion": "v1", "kind": "Node", "name": "n1"}
         assert b.world.state.cluster.assumed == {"uid-one": "n1"}
+
+
+async def test_in_a_namespace_that_goes_nothing_is_bound() -> None:
+    async with bench(apart()) as b:
+        leaving = raw_namespace(version=9)
+        leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        b.world.state.known.namespaces.apply("MODIFIED", leaving)
+        assert (await b.bind("one", "n1")).outcome is BindOutcome.REFUSED
+        assert b.posted("one") == 0
 
 
 async def test_of_two_that_exclude_each_other_the_second_is_refused_before_the_first_is_sent() -> (

@@ -113,7 +113,7 @@ async def test_it_may_go_by_names() -> None:
 async def test_those_that_hang_have_one_limit_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a few of them would hold kube-scheduler up until it gives up."""
     monkeypatch.setattr(module, "TOGETHER_SECONDS", 0.2)
-    async with chained(ignorable=True, httpTimeout="8s") as (asked, linstor):
+    async with chained(ignorable=True, httpTimeout="6s") as (asked, linstor):
         linstor.hang = True
         async with asyncio.timeout(6):
             assert (await asked.filter(raw_pod("one"), "n1", "n2"))["NodeNames"] == ["n1", "n2"]

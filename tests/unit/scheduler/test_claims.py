@@ -10,7 +10,7 @@ import pytest
 from schedclass.domain import names
 from schedclass.kube.errors import ApiError
 from schedclass.scheduler import claims as claims_module
-from schedclass.scheduler.claims import ATTEMPT_SECONDS, MAX_CLAIMS, ClaimedPlaces
+from schedclass.scheduler.claims import ATTEMPT_SECONDS, MAX_CLAIMS, RECENT_SECONDS, ClaimedPlaces
 from schedclass.scheduler.judge import Judge
 from tests.stubapi import (
     Json,
@@ -65,6 +65,11 @@ class Scene:
             client, self.world.state, active=lambda: self.active, clock=lambda: self.now
         )
         self._judge = Judge(self.world.state, self.world.decisions)
+
+    def idle(self) -> None:
+        """kube-scheduler tries nothing for a while."""
+        self.now += RECENT_SECONDS + 1
+        self.active = False
 
     async def filter(self, name: str) -> list[str]:
         self.places.tried(f"uid-{name}")
@@ -146,7 +151,7 @@ async def test_after_a_time_in_which_another_scheduled_all_is_open_again() -> No
         s.world.watch(pod("first", claim("data")), "ADDED")
         s.world.watch(pod("second"), "ADDED")
         assert await s.filter("second") == ["n1", "n2"]
-        s.active = False
+        s.idle()
         assert await s.filter("second") == ["n1"]
 
 
@@ -159,7 +164,7 @@ async def test_a_pod_that_was_refused_once_may_be_on_its_way_all_the_same() -> N
         assert await s.filter("second") == ["n2"]
         s.world.watch(pod("first", claim("data"), refused="no volume", version=2))
         assert await s.filter("second") == ["n1", "n2"]
-        s.active = False
+        s.idle()
         assert await s.filter("second") == ["n2"]
         assert s.asked == 2
 
@@ -171,7 +176,7 @@ async def test_an_attempt_of_which_nothing_is_heard_ends_at_last() -> None:
         s.world.watch(pod("first", claim("data"), refused="no room"), "ADDED")
         s.world.watch(pod("second"), "ADDED")
         assert await s.filter("second") == ["n2"]
-        for now, left in ((ATTEMPT_SECONDS - 1, ["n2"]), (ATTEMPT_SECONDS + 1, ["n1", "n2"])):
+        for now, left in ((ATTEMPT_SECONDS / 2, ["n2"]), (ATTEMPT_SECONDS + 1, ["n1", "n2"])):
             s.now = now
             s.active = False
             s.world.state.promises.withdraw("uid-first")
@@ -189,22 +194,57 @@ async def test_only_so_many_claims_of_one_pod_are_read() -> None:
         assert s.asked == MAX_CLAIMS
 
 
-async def test_what_was_read_before_the_time_was_up_need_not_be_read_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_reads_go_on_after_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claims_module, "SETTLE_SECONDS", 0.1)
     async with scene() as s:
         go = asyncio.Event()
-        s.api.script("GET", claim_path("quick"), sent_to("n1"))
-        s.api.script("GET", claim_path("slow"), after(go, sent_to(None)))
+        s.api.script("GET", claim_path("slow"), after(go, sent_to("n1")))
+        s.world.watch(pod("first", claim("slow")), "ADDED")
+        s.world.watch(pod("second"), "ADDED")
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                await s.filter("second")
+        go.set()
+        await eventually(lambda: bool(s.world.state.promises.pods))
+        assert await s.filter("second") == ["n2"]
+        assert s.asked == 1
+
+
+async def test_a_try_that_failed_for_want_of_time_counts_as_one_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else all would be read anew each time, and more than can be read at once for ever."""
+    monkeypatch.setattr(claims_module, "SETTLE_SECONDS", 0.1)
+    async with scene() as s:
+        go = asyncio.Event()
+        s.api.script("GET", claim_path("quick"), sent_to(None))
+        s.api.script("GET", claim_path("slow"), after(go, sent_to("n1")))
         s.world.watch(pod("first", claim("quick")), "ADDED")
         s.world.watch(pod("other", claim("slow")), "ADDED")
         s.world.watch(pod("second"), "ADDED")
-        with pytest.raises(TimeoutError):
-            await s.filter("second")
+        for _ in range(3):
+            s.active = False
+            with pytest.raises(TimeoutError):
+                await s.filter("second")
         go.set()
+        s.active = False
         assert await s.filter("second") == ["n2"]
         assert len(s.api.received("GET", claim_path("quick"))) == 1
+
+
+async def test_a_fault_is_told_and_the_next_try_finds_the_rest_done() -> None:
+    async with scene() as s:
+        for number in range(30):
+            s.api.script("GET", claim_path(f"c{number}"), sent_to(None))
+            s.world.watch(pod(f"p{number}", claim(f"c{number}")), "ADDED")
+        busy = failure(429, "TooManyRequests", "later")
+        s.api.script("GET", claim_path("bad"), busy, sent_to("n1"))
+        s.world.watch(pod("bad", claim("bad")), "ADDED")
+        s.world.watch(pod("second"), "ADDED")
+        with pytest.raises(ApiError):
+            await s.filter("second")
+        assert await s.filter("second") == ["n2"]
+        assert s.asked == 32
 
 
 async def test_a_promise_that_has_grown_old_is_looked_up() -> None:
@@ -229,7 +269,7 @@ async def test_a_gated_pod_keeps_nobody_out_until_its_gates_are_gone() -> None:
         s.world.watch(gated(pod("first", claim("data"))), "ADDED")
         s.world.watch(pod("second"), "ADDED")
         assert await s.filter("second") == ["n1", "n2"]
-        s.active = False
+        s.idle()
         assert await s.filter("second") == ["n1", "n2"]
         assert s.asked == 0
         s.world.watch(pod("first", claim("data"), version=2))
@@ -247,7 +287,7 @@ async def test_a_pod_on_its_way_out_keeps_nobody_out() -> None:
         leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         s.world.watch(leaving)
         assert await s.filter("second") == ["n1", "n2"]
-        s.active = False
+        s.idle()
         assert await s.filter("second") == ["n1", "n2"]
         assert s.asked == 1
 

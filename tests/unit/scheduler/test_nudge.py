@@ -12,6 +12,9 @@ from tests.stubapi import StubApi, eventually, failure, json_answer, stub_api, s
 PATH = "/apis/storage.k8s.io/v1/namespaces/system/csistoragecapacities/nudge"
 
 
+LATER = failure(503, "ServiceUnavailable", "later")
+
+
 class Scene:
     def __init__(self, api: StubApi) -> None:
         self.api = api
@@ -47,9 +50,19 @@ async def scene(*answers: object) -> AsyncIterator[tuple[Scene, Nudger]]:
 
 async def test_the_first_nudge_is_repeated_until_it_is_written() -> None:
     """Who was refused before the start is not known, so nobody else would ask for it."""
-    later = failure(503, "ServiceUnavailable", "later")
-    async with scene(later, later) as (s, _):
-        await eventually(lambda: s.told == [False, False, True])
+    async with scene(LATER) as (s, _):
+        await eventually(lambda: s.told == [False, True])
+
+
+async def test_a_nudge_that_fails_is_none() -> None:
+    async with scene(json_answer({}), LATER) as (s, nudger):
+        await eventually(lambda: s.told == [True])
+        s.refused.refused(Pod("uid", "team", "one"), ["n1"])
+        s.version += 1
+        s.open = {"n1"}
+        nudger.news()
+        await eventually(lambda: s.told == [True, False, True])
+        assert s.refused._groups.popitem()[1].nudges == 1
 
 
 async def test_who_can_be_helped_is_helped() -> None:

@@ -163,21 +163,37 @@ async def test_a_refusal_of_the_node_of_an_earlier_binding_is_no_last_word() -> 
     assert (await asked.filter(raw_pod("one"), "n1", "n2"))["NodeNames"] == ["n2"]
 
 
+class NoDisk(ChainedExtenders):
+    """Another extender that leaves no node, and something that happens meanwhile."""
+
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
+        super().__init__((), lambda _: None)
+        self._meanwhile = meanwhile
+
+    def __bool__(self) -> bool:
+        return True
+
+    async def filter(
+        self, pod: Mapping[str, Any], names: list[str]
+    ) -> tuple[list[str], dict[str, str]]:
+        assert names == ["n1"]
+        self._meanwhile()
+        return [], {"n1": "no disk"}
+
+
+async def test_a_node_refused_by_others_while_a_binding_to_it_is_open_is_no_last_word() -> None:
+    world = World(*NODES, nodeSelector={})
+    world.watch(raw_pod("one"))
+    world.state.cluster.assume(world.pod("one"), "n1")
+    answer = await Asked(world, NoDisk(lambda: None)).filter(raw_pod("one"), "n1", "n2")
+    assert "open" in answer["Error"]
+
+
 async def test_what_changes_while_others_are_asked_is_not_lost() -> None:
     world = World(*NODES, nodeSelector={ZONE: "a"})
-
-    class Slow(ChainedExtenders):
-        def __bool__(self) -> bool:
-            return True
-
-        async def filter(
-            self, pod: Mapping[str, Any], names: list[str]
-        ) -> tuple[list[str], dict[str, str]]:
-            assert names == ["n1"]
-            world.state.known.classes.apply("MODIFIED", raw_class(2, nodeSelector={ZONE: "b"}))
-            return [], {"n1": "no disk"}
-
-    asked = Asked(world, Slow((), lambda _: None))
+    moved = raw_class(2, nodeSelector={ZONE: "b"})
+    meanwhile = NoDisk(lambda: world.state.known.classes.apply("MODIFIED", moved))
+    asked = Asked(world, meanwhile)
     answer = await asked.filter(raw_pod("one"), "n1", "n2")
     assert "became open" in answer["Error"]
     assert len(asked.refused) == 0

@@ -93,6 +93,33 @@ async def test_a_pod_of_an_excluded_namespace_costs_no_request(
     assert scene.api.requests == []
 
 
+async def test_until_a_class_is_off_a_namespace_its_pods_are_not_left_to_be_refused(
+    scene: Scene,
+) -> None:
+    """The policies go by the label `enforced`, which the controller takes off child by child."""
+    child = {
+        "name": "tenant-a-b",
+        "uid": "uid-b",
+        "resourceVersion": "102",
+        "labels": {names.CLASS_KEY: "north", names.ENFORCED: "true"},
+        "annotations": {
+            names.INHERITED_FROM: "tenant-a",
+            names.INHERITED_FROM_UID: "uid-a",
+            names.INHERITED_CLASS: "north",
+        },
+    }
+    parent = {"name": "tenant-a", "uid": "uid-a", "resourceVersion": "101"}
+    north = {"metadata": {"name": "north", "resourceVersion": "105"}, "spec": NORTH}
+    scene.state.classes.apply("ADDED", north)
+    for metadata in (parent, child):
+        scene.state.namespaces.apply("ADDED", {"metadata": metadata})
+    pod = under_review({"metadata": {"name": "web"}, "spec": {}}, namespace="tenant-a-b")
+    assert (await scene.service.pod(pod)).outcome is Outcome.PATCHED
+    left = {"name": "tenant-a-b", "uid": "uid-b", "resourceVersion": "103"}
+    scene.state.namespaces.apply("MODIFIED", {"metadata": left})
+    assert (await scene.service.pod(pod)).finding.reason is Reason.NOT_PINNED
+
+
 EVENTS = "/api/v1/namespaces/tenant-a/events"
 OPEN = {
     "metadata": {"name": "spread", "resourceVersion": "101"},
@@ -111,8 +138,8 @@ TENANT = {
     }
 }
 NOT_FILLED = (
-    'class "spread" applies without its topologySpreadConstraints: no labelSelector, and the pod '
-    "lacks label team; add it, or a labelSelector to the class"
+    'the pod lacks label team to fill a labelSelector of class "spread" from; add it, or a '
+    "labelSelector to the class; it applies without its topologySpreadConstraints"
 )
 
 

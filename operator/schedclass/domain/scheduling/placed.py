@@ -22,6 +22,7 @@ class PlacedPods:
     def __init__(self) -> None:
         self._pods: dict[str, Pod] = {}
         self._by_namespace: dict[str, set[str]] = {}
+        self._by_node: dict[str, set[str]] = {}
         self._postings: OrderedDict[str, _Posting] = OrderedDict()
 
     def __len__(self) -> int:
@@ -40,10 +41,15 @@ class PlacedPods:
         """The pods of a namespace, as a list of its own."""
         return [self._pods[uid] for uid in self._by_namespace.get(namespace, ())]
 
+    def on_node(self, node: str) -> list[Pod]:
+        """The pods on a node, as a list of its own."""
+        return [self._pods[uid] for uid in self._by_node.get(node, ())]
+
     def add(self, pod: Pod) -> None:
         """Add a pod whose uid is not here yet."""
         self._pods[pod.uid] = pod
         self._by_namespace.setdefault(pod.namespace, set()).add(pod.uid)
+        self._by_node.setdefault(pod.node_name, set()).add(pod.uid)
         for key, posting in self._postings.items():
             _post(posting, key, pod)
 
@@ -51,6 +57,7 @@ class PlacedPods:
         """Take out a pod that is here."""
         pod = self._pods.pop(uid)
         discard(self._by_namespace, pod.namespace, uid)
+        discard(self._by_node, pod.node_name, uid)
         for key, posting in self._postings.items():
             value = pod.labels.get(key)
             if value is not None:
