@@ -211,6 +211,15 @@ def test_an_absent_class_leaves_the_pod_alone_with_a_warning_an_event_and_a_coun
     assert admitted(replicas, Reason.CLASS_NOT_FOUND) == before + 1
 
 
+def test_whoever_names_an_absent_class_is_told_before_any_pod_is_made(tenants: Tenants) -> None:
+    parent = tenants.create(wants="dc-nowhere")
+    child = tenants.create(below=parent)
+    event = tenants.wait_event(parent, Reason.CLASS_NOT_FOUND)
+    assert '"dc-nowhere" does not exist' in event["message"]
+    tenants.settle({child: "dc-nowhere"})
+    assert tenants.events(child, Reason.CLASS_NOT_FOUND) == []
+
+
 def test_an_absent_class_of_an_ancestor_is_named_with_the_ancestor(
     api: Api, tenants: Tenants
 ) -> None:
@@ -221,7 +230,8 @@ def test_an_absent_class_of_an_ancestor_is_named_with_the_ancestor(
 
 
 def test_a_dry_run_warns_but_leaves_no_event(tenants: Tenants, replicas: list[Replica]) -> None:
-    tried, real = (tenants.create(wants="dc-nowhere", with_account=True) for _ in range(2))
+    parent = tenants.create(wants="dc-nowhere")  # there the controller tells of it
+    tried, real = (tenants.create(below=parent, with_account=True) for _ in range(2))
     for replica in replicas:
         assert replica.review_pod(pod(), tried, dryRun=True).response["warnings"]
         assert replica.review_pod(pod(), real).response["warnings"]
@@ -260,8 +270,8 @@ def test_rules_of_the_class_that_do_not_apply_are_told_in_a_warning_and_one_even
     job = {"labels": {kind: "Job"}}
     told = (
         "the pod lacks labels apps.cozystack.io/application.{group,name} to fill a labelSelector "
-        f'of class "{class_name}" from; add them, or a labelSelector to the class; it applies '
-        "without its topologySpreadConstraints"
+        f'of class "{class_name}" from; add them, or a labelSelector to the class; it counts '
+        "no pods for its topologySpreadConstraints"
     )
     for number in range(3):
         assert pinned_to(create(api, namespace, pod(f"job-{number}", metadata=job))) == class_name

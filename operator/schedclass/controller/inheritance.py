@@ -11,6 +11,7 @@ from typing import Any
 from schedclass.controller.bindings import Bindings
 from schedclass.controller.workqueue import WorkQueue
 from schedclass.domain import names
+from schedclass.domain.admission import class_not_found
 from schedclass.domain.findings import Finding, Reason, Severity
 from schedclass.domain.inheritance import (
     Effective,
@@ -130,10 +131,11 @@ class InheritanceController:
             return
         effective = effective_class(self._state.tree, ns)
         self._bind(name, effective.class_name)
-        self._tell(ns, effective)
         if ns.deleting or name in self._state.tree.excluded:
+            self._tell(ns, effective, exists=None)
             return
-        exists = await self._class_exists(ns, effective.class_name)
+        exists = await self._class_exists(effective.class_name)
+        self._tell(ns, effective, exists=exists)
         desired = desired_keys(ns, effective, class_exists=exists)
         self._drop_contest_over_another_class(name, desired)
         changes = merge_patch(NamespaceKeys.of(ns), desired)
@@ -144,15 +146,15 @@ class InheritanceController:
             return
         await self._write(ns, effective, desired, changes)
 
-    async def _class_exists(self, ns: Namespace, name: str | None) -> bool | None:
+    async def _class_exists(self, name: str | None) -> bool | None:
         """Whether a class exists; None when that is not known.
 
         Classes and namespaces come by different watches, so a class that the webhook has seen may
-        not be known here yet. Protection is taken off only where the API server itself says that
-        the class is absent; once a second, however many namespaces ask.
+        not be known here yet. Protection is taken off, and people are told, only where the API
+        server itself says that the class is absent; once a second, however many namespaces ask.
         """
         exists = self._state.class_exists(name)
-        if name is None or exists is not False or not ns.enforced:
+        if name is None or exists is not False:
             return exists
         if self._absent.believed(name):
             return False
@@ -188,9 +190,11 @@ class InheritanceController:
         self._told.pop(name, None)
         self._bind(name, None)
 
-    def _tell(self, ns: Namespace, effective: Effective) -> None:
+    def _tell(self, ns: Namespace, effective: Effective, *, exists: bool | None) -> None:
         """Events for what is new about the namespace, not for each look at it."""
         found = findings(self._state.tree, ns, effective)
+        if exists is False and effective.origin == ns.name:  # once, not below it as well
+            found += (class_not_found(effective, ns.name),)
         fresh = [finding for finding in found if finding not in self._told.get(ns.name, ())]
         if found:
             self._told[ns.name] = found

@@ -72,7 +72,7 @@ def _effect(terms: Iterable[OpenTerms]) -> str:
     unmet: list[str] = []
     for term in terms:
         (unmet if term.kind is TermKind.NEAR else dropped).append(str(term))
-    effects = [f"applies without its {', '.join(dropped)}"] if dropped else []
+    effects = [f"counts no pods for its {', '.join(dropped)}"] if dropped else []
     effects += [f"leaves the pod Pending by its {term}" for term in unmet]
     return " and ".join(effects)
 

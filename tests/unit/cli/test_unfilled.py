@@ -12,7 +12,7 @@ ZONE = "topology.kubernetes.io/zone"
 SPREAD = {"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
 LACKS = "the pod lacks labels apps.cozystack.io/application"
 FILLED = 'to fill a labelSelector of class "dc" from'
-LOST = "it applies without its topologySpreadConstraints"
+LOST = "it counts no pods for its topologySpreadConstraints"
 GROUP, KIND, NAME = names.LINEAGE_LABELS
 
 

@@ -86,6 +86,22 @@ async def test_protection_stays_for_a_class_that_only_the_api_server_knows_so_fa
     assert asked.query == {"fieldSelector": "metadata.name=west"}
 
 
+async def test_who_names_a_class_that_is_not_there_is_told_once(scene: Scene) -> None:
+    scene.state.classes.replace_all([], "90")
+    wish = {names.CLASS_KEY: "west"}
+    scene.state.namespaces.replace_all([namespace(PARENT, 50, wish)], "90")
+    scene.api.script("GET", CLASSES_PATH, failure(503, "ServiceUnavailable", "later"))
+    with pytest.raises(ApiError):
+        await scene.controller.reconcile(PARENT)
+    assert scene.told.findings == [], "nobody says that it is absent"
+    scene.api.script("GET", CLASSES_PATH, page([], "102"))
+    for _ in range(2):
+        await scene.controller.reconcile(PARENT)
+    (told,) = scene.told.findings
+    assert told.reason is Reason.CLASS_NOT_FOUND
+    assert '"west" does not exist' in told.message
+
+
 async def test_protection_ends_once_the_api_server_says_that_the_class_is_gone(
     scene: Scene,
 ) -> None:

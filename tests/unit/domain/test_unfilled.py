@@ -71,7 +71,7 @@ def sentence(
 def test_the_sentence_names_missing_labels_the_way_out_and_class_rules(
     labels: list[str], keys: list[str], lack: str, way_out: str
 ) -> None:
-    lost = "it applies without its required podAntiAffinity"
+    lost = "it counts no pods for its required podAntiAffinity"
     filled = 'to fill a labelSelector of class "dc-west" from'
     assert sentence(APART, labels, keys) == f"{lack} {filled}; {way_out}; {lost}"
 
@@ -79,27 +79,30 @@ def test_the_sentence_names_missing_labels_the_way_out_and_class_rules(
 @pytest.mark.parametrize(
     ("spec", "effect"),
     [
-        ({"topologySpreadConstraints": [SPREAD]}, "applies without its topologySpreadConstraints"),
+        (
+            {"topologySpreadConstraints": [SPREAD]},
+            "counts no pods for its topologySpreadConstraints",
+        ),
         (
             {"topologySpreadConstraints": [SPREAD, {**SPREAD, "topologyKey": "a", **SELECTS}]},
-            "applies without its topologySpreadConstraints[0]",
+            "counts no pods for its topologySpreadConstraints[0]",
         ),
         (
             {
                 kind: {PREFERRED: [{"weight": 1, "podAffinityTerm": TERM}]}
                 for kind in ("podAffinity", "podAntiAffinity")
             },
-            "applies without its preferred podAffinity, preferred podAntiAffinity",
+            "counts no pods for its preferred podAffinity, preferred podAntiAffinity",
         ),
         (NEAR, "leaves the pod Pending by its required podAffinity"),
         (
             {**NEAR, **APART},
-            "applies without its required podAntiAffinity and leaves the pod Pending by its "
+            "counts no pods for its required podAntiAffinity and leaves the pod Pending by its "
             "required podAffinity",
         ),
         (
             {"podAntiAffinity": {REQUIRED: [{**TERM, **SELECTS}, *[TERM] * 100]}},
-            "applies without its required podAntiAffinity[1, 2, 3 and 97 more]",
+            "counts no pods for its required podAntiAffinity[1, 2, 3 and 97 more]",
         ),
     ],
 )

@@ -139,7 +139,7 @@ TENANT = {
 }
 NOT_FILLED = (
     'the pod lacks label team to fill a labelSelector of class "spread" from; add it, or a '
-    "labelSelector to the class; it applies without its topologySpreadConstraints"
+    "labelSelector to the class; it counts no pods for its topologySpreadConstraints"
 )
 
 
