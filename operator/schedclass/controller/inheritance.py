@@ -27,7 +27,7 @@ from schedclass.kube.absences import ConfirmedAbsences
 from schedclass.kube.client import KubeClient
 from schedclass.kube.delays import doubled
 from schedclass.kube.errors import ApiError, NotFound
-from schedclass.kube.events import EventRecorder, ObjectRef
+from schedclass.kube.events import EventRecorder, namespace_reference
 from schedclass.kube.state import CLASSES_PATH, NAMESPACES_PATH, ClusterState
 
 logger = logging.getLogger(__name__)
@@ -301,8 +301,3 @@ def contested(namespace: dict[str, Any]) -> Finding:
 def _owns_class_label(entry: dict[str, Any]) -> bool:
     metadata = (entry.get("fieldsV1") or {}).get("f:metadata") or {}
     return f"f:{names.CLASS_KEY}" in (metadata.get("f:labels") or {})
-
-
-def namespace_reference(name: str, uid: str = "") -> ObjectRef:
-    """A namespace, whose Events go into itself."""
-    return ObjectRef("v1", "Namespace", name, uid, namespace=name)

@@ -18,7 +18,7 @@ from schedclass.domain.compliance_index import ComplianceIndex
 from schedclass.domain.namespaces import ExcludedNamespaces
 from schedclass.hosting import register_login, run_kopf
 from schedclass.kube.client import KubeClient
-from schedclass.kube.events import EventRecorder
+from schedclass.kube.events import EventRecorder, namespace_reference
 from schedclass.kube.lease import LeaseElector, LeaseTimings
 from schedclass.kube.liveness import LeaseWatch
 from schedclass.kube.reflector import Reflector
@@ -173,7 +173,7 @@ class ControllerRole:
                     self._inheritance.queue,
                     self._inheritance.reconcile,
                     self._metrics,
-                    about=inheritance.namespace_reference,
+                    about=namespace_reference,
                     concurrency=self._settings.patch_concurrency,
                 ).run()
             )

@@ -1,7 +1,7 @@
 """The table of admission: what happens to a pod and to a class under review."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final
 
@@ -212,8 +212,7 @@ def _pin(case: PodCase) -> Decision | None:
     told = () if lost is None else (lost,)
     if not patch:
         message = f'already pinned to scheduling class "{class_name}"'
-        finding = Finding(Reason.ALREADY_RIGHT, message, Severity.NORMAL)
-        return Decision(Outcome.UNCHANGED, finding, warnings=told, events=told)
+        return replace(unchanged(Reason.ALREADY_RIGHT, message), warnings=told, events=told)
     message = f'pinned to scheduling class "{class_name}"'
     finding = Finding(Reason.CLASS_APPLIED, message, Severity.NORMAL)
     return Decision(Outcome.PATCHED, finding, tuple(patch), told, events=told)

@@ -7,8 +7,7 @@ steer a terminal (CVE-2021-25743 of kubectl), forge a line of a log or fill an a
 import unicodedata
 from typing import Final
 
-TOLD: Final = 200
-"""Characters that a sentence tells of what somebody typed."""
+_TOLD: Final = 200
 
 _CUT: Final = "…"
 
@@ -22,6 +21,11 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if _is_visible(c) else _escaped(c) for c in text)
+
+
+def as_typed(text: str) -> str:
+    """What somebody typed, as it may stand in a sentence: the first 200 characters, visibly."""
+    return visible(text[:_TOLD])
 
 
 def shortened(text: str, limit_bytes: int) -> str:

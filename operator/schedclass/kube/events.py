@@ -270,6 +270,11 @@ class EventRecorder:
         self._tokens[about] = (tokens + 1, at)
 
 
+def namespace_reference(name: str, uid: str = "") -> ObjectRef:
+    """A namespace, whose Events go into itself."""
+    return ObjectRef("v1", "Namespace", name, uid, namespace=name)
+
+
 def _event_name(key: _Key) -> str:
     """The same in each process, so that none tells what another has told already."""
     about, reason, message = key

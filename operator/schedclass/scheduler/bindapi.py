@@ -61,6 +61,11 @@ async def find_pod(client: KubeClient, request: BindRequest) -> Mapping[str, Any
     return raw if raw is not None and raw.get("metadata", {}).get("uid") == request.uid else None
 
 
+def may_take_effect(node: str) -> str:
+    """Why a pod is tried nowhere else: where it went is not known yet, or not seen."""
+    return f"an earlier binding to {node} may still take effect"
+
+
 def node_of(raw: Mapping[str, Any]) -> str:
     """The node that a pod is bound to, empty for none."""
     node = (raw.get("spec") or {}).get("nodeName")

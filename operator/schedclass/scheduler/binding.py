@@ -25,6 +25,7 @@ from schedclass.scheduler.bindapi import (
     BindOutcome,
     BindResult,
     find_pod,
+    may_take_effect,
     node_of,
     send_binding,
 )
@@ -260,7 +261,7 @@ class Binder:
             return BindResult(BindOutcome.REFUSED, f"the pod is bound to {known.node_name} already")
         doubtful = self.doubtful_node(pod.uid)
         if doubtful is not None and doubtful != node:
-            return BindResult(BindOutcome.UNKNOWN, _may_take_effect(doubtful))
+            return BindResult(BindOutcome.UNKNOWN, may_take_effect(doubtful))
         rejection = self._decisions.why_not(pod, node)
         if rejection is not None:
             return BindResult(
@@ -377,7 +378,3 @@ class Binder:
         """The pod is seen bound, or is gone."""
         self._settle(uid)
         self._in_flight.forget(uid)
-
-
-def _may_take_effect(node: str) -> str:
-    return f"an earlier binding to {node} may still take effect"

@@ -46,7 +46,6 @@ class ClaimedPlaces:
         client: KubeClient,
         state: SchedulerState,
         *,
-        active: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Nothing is requested before `settle`.
@@ -54,13 +53,10 @@ class ClaimedPlaces:
         Args:
             client: who reads claims.
             state: the stores and the index.
-            active: whether it was our kube-scheduler who tried pods lately. Where it was not,
-                another one may have.
             clock: monotonic seconds.
         """
         self._client = client
         self._state = state
-        self._active = active
         self._waiting: dict[str, Pod] = {}
         self._open: set[str] = set()
         self._noted_at: dict[str, float] = {}
@@ -74,9 +70,9 @@ class ClaimedPlaces:
         state.promises.on_expired(lambda pod: self._note(pod.uid))
 
     def tried(self, uid: str) -> None:
-        """Filter is asked about a pod; to be told before the asking counts as activity."""
+        """Filter is asked about a pod. If it was not for long, another scheduler may have tried."""
         now = self._clock()
-        if not self._active() and now - self._tried_at > RECENT_SECONDS:
+        if now - self._tried_at > RECENT_SECONDS:
             for waiting in self._waiting:
                 self._note(waiting)
         self._tried_at = now

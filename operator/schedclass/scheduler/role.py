@@ -99,7 +99,7 @@ class ExtenderRole:
             in_flight,
             self._refused,
             self._binder,
-            claimed=ClaimedPlaces(self._client, self._state, active=lambda: self._hints.active),
+            claimed=ClaimedPlaces(self._client, self._state),
             chained=self._chained,
             observe=self._metrics.count_extender,
             on_asked=self._asked,

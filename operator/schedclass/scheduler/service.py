@@ -8,6 +8,7 @@ from schedclass.domain.scheduling.interactions import by_domain, interact, leans
 from schedclass.domain.scheduling.prospects import binds_late
 from schedclass.kube.errors import ApiError, Unreachable
 from schedclass.scheduler import protocol
+from schedclass.scheduler.bindapi import may_take_effect
 from schedclass.scheduler.binding import Binder
 from schedclass.scheduler.chained import ChainedError, ChainedExtenders
 from schedclass.scheduler.claims import ClaimedPlaces
@@ -114,7 +115,7 @@ class Extender:
         passing = beside or self._judge.filter(pod, names)
         if doubtful is not None and not passing:
             # Its other nodes were not asked about, so it cannot be told when it is worth a try.
-            return self._filter_error("doubtful", _still_under_way(doubtful))
+            return self._filter_error("doubtful", may_take_effect(doubtful))
         return await self._answer(pod, request.pod, request.names, passing, before)
 
     async def _beside_others(self, pod: Pod, names: list[str]) -> list[str]:
@@ -143,22 +144,20 @@ class Extender:
         theirs: Mapping[str, str] = {}
         if passing and self._chained:
             left = set(passing)
-            ours = [name for name in names if name not in left]
+            names = [name for name in names if name not in left]  # refused by us
             try:
                 passing, theirs = await self._chained.filter(raw, passing)
             except ChainedError as error:
                 return self._filter_error("chained", str(error))
-            if not passing and self._judge.filter(pod, ours):
-                # Nobody would wake it for what has changed before it is remembered as refused.
-                changed = "nodes became open while other extenders were asked"
-                return self._filter_error("overtaken", changed)
-            names = ours
         if passing and binds_late(raw):
             passing = self._one_domain(pod, passing, before)
         if passing:
             return self._passed(pod, passing)
         reasons: dict[str, Rejection] = {}
-        self._judge.filter(pod, names, reasons)
+        if self._judge.filter(pod, names, reasons):
+            # Nobody would wake it for what has changed before it is remembered as refused.
+            changed = "nodes became open while other extenders were asked"
+            return self._filter_error("overtaken", changed)
         self._refused.refused(pod, reasons)
         self._observe("filter", "refused")
         messages = {name: why.message for name, why in reasons.items()}
@@ -265,10 +264,6 @@ class Extender:
         self._state.promises.withdraw(request.uid)
         self._observe("bind", result.outcome.value)
         return protocol.bind_answer(result.error)
-
-
-def _still_under_way(node: str) -> str:
-    return f"an earlier binding to {node} may still take effect"
 
 
 def _readable(read: Callable[[], Pod]) -> Pod:

@@ -7,7 +7,7 @@ command lines have rules of their own for lists, JSON and `null`, and the two wa
 import difflib
 from collections.abc import Sequence
 
-from schedclass.domain.text import TOLD, visible
+from schedclass.domain.text import as_typed
 from schedclass.settings.model import Settings
 
 
@@ -48,7 +48,7 @@ def parse(arguments: Sequence[str]) -> tuple[dict[str, str], tuple[str, ...]]:
 
 def _unknown(argument: str, given: str, known: list[str]) -> str:
     if not given.startswith("-"):
-        return f'"{visible(argument[:TOLD])}" is no option: write settings as --NAME=VALUE.'
+        return f'"{as_typed(argument)}" is no option: write settings as --NAME=VALUE.'
     # As people write it who know the variable, or another command line.
     near = difflib.get_close_matches(
         "--" + given.lstrip("-").lower().replace("_", "-").removeprefix("schedclass-"),
@@ -57,4 +57,4 @@ def _unknown(argument: str, given: str, known: list[str]) -> str:
         cutoff=0.75,
     )
     way_out = f"did you mean {' or '.join(near)}?" if near else "remove it."
-    return f"{visible(given[:TOLD])} is not a setting: {way_out}"
+    return f"{as_typed(given)} is not a setting: {way_out}"

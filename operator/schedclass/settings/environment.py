@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from schedclass.domain.text import TOLD, visible
+from schedclass.domain.text import as_typed
 from schedclass.settings.arguments import option, parse
 from schedclass.settings.model import PREFIX, Settings
 
@@ -75,7 +75,7 @@ def _is_service_link(variable: str, value: str) -> bool:
 def _unknown(variable: str, known: list[str]) -> str:
     near = difflib.get_close_matches(variable.upper(), known, n=1, cutoff=0.75)
     way_out = f"did you mean {near[0]}?" if near else "remove it."
-    return f"{visible(variable[:TOLD])} is not a setting: {way_out}"
+    return f"{as_typed(variable)} is not a setting: {way_out}"
 
 
 def _sentence(details: ErrorDetails, options: Mapping[str, str]) -> str:
@@ -86,7 +86,7 @@ def _sentence(details: ErrorDetails, options: Mapping[str, str]) -> str:
     if details["type"] == "missing":
         return f"{variable} is not set: give it a value."
     value = options.get(name, os.environ.get(variable, str(details["input"])))
-    shown = visible(value[:TOLD])
+    shown = as_typed(value)
     if name not in options and re.match(r"(tcp|udp|sctp)://", shown):
         return (
             f'{variable}="{shown}" was set by Kubernetes for a Service of that name: set it in '
@@ -96,4 +96,4 @@ def _sentence(details: ErrorDetails, options: Mapping[str, str]) -> str:
     if way_out != details["msg"] and not details["msg"].startswith("Value error"):
         way_out = f"it should be {way_out}"
     place = option(name) if name in options else variable
-    return f'{place}="{shown}" cannot be used: {visible(way_out[:TOLD])}.'
+    return f'{place}="{shown}" cannot be used: {as_typed(way_out)}.'

@@ -22,7 +22,7 @@ from schedclass.domain.inheritance import Effective, admitting, effective_class
 from schedclass.domain.namespaces import parse_namespace
 from schedclass.domain.nodes import Node
 from schedclass.domain.stamping import decide_namespace
-from schedclass.kube.events import EventRecorder, ObjectRef
+from schedclass.kube.events import EventRecorder, namespace_reference
 from schedclass.kube.state import ClusterState
 from schedclass.webhook.live import LiveReader, Undecided
 from schedclass.webhook.reviews import Review
@@ -69,9 +69,7 @@ class AdmissionService:
         decision = decide_pod(case)
         if decision.events and not review.dry_run:
             ns = self._state.tree.get(case.pod.namespace)
-            uid = ns.uid if ns else ""
-            name = case.pod.namespace
-            reference = ObjectRef("v1", "Namespace", name, uid, namespace=name)
+            reference = namespace_reference(case.pod.namespace, ns.uid if ns else "")
             for finding in decision.events:
                 self._recorder.emit(reference, finding)
         return self._warned(decision) if decision.outcome is Outcome.PATCHED else decision

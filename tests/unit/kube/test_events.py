@@ -108,12 +108,18 @@ async def test_repeats_before_the_first_is_written_are_one_event_with_a_count(
     assert [post.body["count"] for post in stub.received("POST", POSTS)] == [1, 500]
 
 
+async def told_once(recorder: EventRecorder, stub: StubApi) -> str:
+    """The path of an Event that is written and may be counted on."""
+    recorder.emit(POD, MISSING)
+    await recorder.drained()
+    path = f"{POSTS}/{stub.requests[0].body['metadata']['name']}"
+    stub.script("PATCH", path, json_answer({}))
+    return path
+
+
 async def test_later_repeats_raise_the_count_of_the_same_event(stub: StubApi) -> None:
     async with recording(stub) as recorder:
-        recorder.emit(POD, MISSING)
-        await recorder.drained()
-        path = f"{POSTS}/{stub.requests[0].body['metadata']['name']}"
-        stub.script("PATCH", path, json_answer({}))
+        path = await told_once(recorder, stub)
         for _ in range(3):
             recorder.emit(POD, MISSING)
         await recorder.drained()
@@ -174,10 +180,7 @@ async def test_one_object_cannot_flood_and_gets_its_share_back_in_time(stub: Stu
 
 async def test_repeats_leave_room_for_what_is_new_about_an_object(stub: StubApi) -> None:
     async with recording(stub, clock=lambda: 0.0) as recorder:
-        recorder.emit(POD, MISSING)
-        await recorder.drained()
-        path = f"{POSTS}/{stub.requests[0].body['metadata']['name']}"
-        stub.script("PATCH", path, json_answer({}))
+        await told_once(recorder, stub)
         for _ in range(40):
             recorder.emit(POD, MISSING)
             await recorder.drained()
@@ -189,10 +192,7 @@ async def test_repeats_leave_room_for_what_is_new_about_an_object(stub: StubApi)
 async def test_repeats_that_were_held_back_are_in_the_next_count(stub: StubApi) -> None:
     now = 0.0
     async with recording(stub, burst=1, refill_seconds=10, clock=lambda: now) as recorder:
-        recorder.emit(POD, MISSING)
-        await recorder.drained()
-        path = f"{POSTS}/{stub.requests[0].body['metadata']['name']}"
-        stub.script("PATCH", path, json_answer({}))
+        path = await told_once(recorder, stub)
         for _ in range(4):
             recorder.emit(POD, MISSING)
             await recorder.drained()

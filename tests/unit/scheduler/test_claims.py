@@ -58,22 +58,17 @@ def gated(raw: Json) -> Json:
 class Scene:
     def __init__(self, api: StubApi, client: Any, **spec: Any) -> None:
         self.api = api
-        self.active = True
         self.now = 0.0
         self.world = World(*NODES, **spec)
-        self.places = ClaimedPlaces(
-            client, self.world.state, active=lambda: self.active, clock=lambda: self.now
-        )
+        self.places = ClaimedPlaces(client, self.world.state, clock=lambda: self.now)
         self._judge = Judge(self.world.state, self.world.decisions)
 
     def idle(self) -> None:
         """kube-scheduler tries nothing for a while."""
         self.now += RECENT_SECONDS + 1
-        self.active = False
 
     async def filter(self, name: str) -> list[str]:
         self.places.tried(f"uid-{name}")
-        self.active = True
         await self.places.settle(self.world.pod(name))
         return self._judge.filter(self.world.pod(name), ["n1", "n2"])
 
@@ -178,7 +173,6 @@ async def test_an_attempt_of_which_nothing_is_heard_ends_at_last() -> None:
         assert await s.filter("second") == ["n2"]
         for now, left in ((ATTEMPT_SECONDS / 2, ["n2"]), (ATTEMPT_SECONDS + 1, ["n1", "n2"])):
             s.now = now
-            s.active = False
             s.world.state.promises.withdraw("uid-first")
             assert await s.filter("second") == left
 
@@ -223,11 +217,9 @@ async def test_a_try_that_failed_for_want_of_time_counts_as_one_all_the_same(
         s.world.watch(pod("other", claim("slow")), "ADDED")
         s.world.watch(pod("second"), "ADDED")
         for _ in range(3):
-            s.active = False
             with pytest.raises(TimeoutError):
                 await s.filter("second")
         go.set()
-        s.active = False
         assert await s.filter("second") == ["n2"]
         assert len(s.api.received("GET", claim_path("quick"))) == 1
 

@@ -59,7 +59,7 @@ class Asked:
             self.in_flight,
             self.refused,
             binder,
-            claimed=ClaimedPlaces(nobody, world.state, active=lambda: True),
+            claimed=ClaimedPlaces(nobody, world.state),
             chained=chained or ChainedExtenders((), lambda _: None),
             on_asked=lambda _pod, _names: chosen,
             on_preempt=on_preempt,

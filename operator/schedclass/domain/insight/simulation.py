@@ -133,10 +133,6 @@ class Simulator:
         self._scheduler = Decisions(self._in_tree, Scope.MERGED)
         self._extender = Decisions(self._with_classes, Scope.CLASS)
 
-    def class_applied(self, record: PodRecord) -> str | None:
-        """See `World.class_applied`."""
-        return self._world.class_applied(record)
-
     def judge(self, record: PodRecord, only: Collection[str] = ()) -> Judgement:
         """Judge all nodes for a pod; one that runs already is judged as if it did not.
 
@@ -146,7 +142,7 @@ class Simulator:
         """
         ours = self._ours(record)
         scheduler = names.SCHEDULER_NAME if ours else record.scheduler
-        class_name = self.class_applied(record)
+        class_name = self._world.class_applied(record)
         # A template may name a node, and takes no place on it.
         counted = record.running and record.pod.uid in self._counted
         if counted:
@@ -192,7 +188,7 @@ class Simulator:
     def _ours(self, record: PodRecord) -> bool:
         if record.stored:
             return record.scheduler == names.SCHEDULER_NAME
-        return self.class_applied(record) is not None
+        return self._world.class_applied(record) is not None
 
     def _verdicts(
         self, record: PodRecord, ours: bool, only: Collection[str]

@@ -109,24 +109,24 @@ def _judged(world: World, simulator: Simulator, candidate: Candidate) -> Judgeme
     record = candidate.record
     refused = refusal(world, record)
     if refused is not None:
-        return _unasked(simulator, record, "", f"admission would refuse it: {refused}")
+        return _unasked(world, record, "", f"admission would refuse it: {refused}")
     node = record.pod.node_name
     if not node:
         return simulator.judge(record, candidate.only)
     named = f'it names node "{node}" itself'
     if node not in world.nodes:
-        return _unasked(simulator, record, "", f"{named}, which is not known")
+        return _unasked(world, record, "", f"{named}, which is not known")
     unplaced = replace(record, pod=record.pod.on(""))
     for check in simulator.judge(unplaced, (node,)).verdicts[0].rejections:
         if check.rule in KUBELET_RULES and not check.class_name:
             why = f"{named}, whose kubelet would reject it: {check.message}"
-            return _unasked(simulator, record, "", why)
-    return _unasked(simulator, record, node, f"{named}, so no scheduler is asked")
+            return _unasked(world, record, "", why)
+    return _unasked(world, record, node, f"{named}, so no scheduler is asked")
 
 
-def _unasked(simulator: Simulator, record: PodRecord, node: str, why: str) -> Judgement:
+def _unasked(world: World, record: PodRecord, node: str, why: str) -> Judgement:
     return Judgement(
-        class_name=simulator.class_applied(record),
+        class_name=world.class_applied(record),
         scheduler=record.scheduler,
         verdicts=(),
         node=node,
